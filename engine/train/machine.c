@@ -1,0 +1,70 @@
+/* Asking the system, through small fixed buffers. */
+#include "engine/train/machine.h"
+
+#include "kernels/dispatch.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The number behind `key` in a small file of the system (key "": at its start); UINT64_MAX when there is none. */
+static uint64_t read_number(const char *const path, const char *const key) {
+  char text[4096];
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return UINT64_MAX;
+  const ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (n <= 0) return UINT64_MAX;
+  text[n] = 0;
+  const char *const at = strstr(text, key);
+  if (!at) return UINT64_MAX;
+  char *end;
+  const char *const digits = at + strlen(key);
+  const uint64_t value = strtoull(digits, &end, 10);
+  return end == digits ? UINT64_MAX : value; /* "max": no limit */
+}
+
+static uint64_t smaller(const uint64_t a, const uint64_t b) { return a < b ? a : b; }
+
+uint64_t machine_memory_bytes(void) {
+  uint64_t bytes = read_number("/proc/meminfo", "MemAvailable:");
+  if (bytes != UINT64_MAX) bytes *= 1024;
+  const uint64_t limit = read_number("/sys/fs/cgroup/memory.max", ""), used = read_number("/sys/fs/cgroup/memory.current", "");
+  if (limit != UINT64_MAX) bytes = smaller(bytes, used == UINT64_MAX || used > limit ? limit : limit - used);
+  struct rlimit address_space;
+  if (getrlimit(RLIMIT_AS, &address_space) == 0 && address_space.rlim_cur != RLIM_INFINITY)
+    bytes = smaller(bytes, (uint64_t)address_space.rlim_cur);
+  return bytes;
+}
+
+double machine_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+typedef struct peak_job { cpu_peak_loop *loop; int64_t rounds; } peak_job;
+
+static void run_peak(void *const context, const int worker, const int workers) {
+  (void)worker, (void)workers;
+  const peak_job *const job = context;
+  job->loop(job->rounds);
+}
+
+double machine_peak_flops(const unsigned cpu_mask, pool *const workers) {
+  double flops_per_round;
+  peak_job job = {cpu_peak(cpu_mask, &flops_per_round), 20000};
+  double best = 0;
+  for (int i = 0; i < 8; i++) { /* the first rounds wake the workers and the clock up */
+    const double start = machine_seconds();
+    pool_run(workers, run_peak, &job);
+    const double seconds = machine_seconds() - start;
+    const double rate = flops_per_round * (double)job.rounds * (double)pool_workers(workers) / (seconds > 0 ? seconds : 1);
+    if (rate > best) best = rate;
+    if (seconds < 0.002) job.rounds *= 2;
+  }
+  return best;
+}
