@@ -94,7 +94,8 @@ typedef struct stint_plan_report {
   uint64_t budget_bytes;   /* that it was held against */
   bool fits;
   /* the step region */
-  uint64_t step_bytes, lower_bound_bytes; /* what packing needs; the largest sum of bytes alive at once */
+  uint64_t step_bytes;                        /* its size: the longest of what takes turns on it, in whole pages */
+  uint64_t packed_bytes, lower_bound_bytes;   /* what packing a step needs; the largest sum of bytes alive at once */
   bool packing_optimal;
   int64_t peak_step, n_steps;             /* where that is, in the schedule */
   const char *peak_step_name;

@@ -156,11 +156,11 @@ void show_plan_table(const stint_plan *plan) {
   show_peak(plan, &report);
   char size[HUMAN_BYTES], bound[HUMAN_BYTES];
   const double gap = report.lower_bound_bytes > 0
-                         ? 100.0 * ((double)report.step_bytes - (double)report.lower_bound_bytes) /
+                         ? 100.0 * ((double)report.packed_bytes - (double)report.lower_bound_bytes) /
                                (double)report.lower_bound_bytes
                          : 0;
   say("\npacking: %s bytes for what lives in a step; at least %s live at once; gap %.3f %%%s\n",
-      human_count(size, report.step_bytes), human_count(bound, report.lower_bound_bytes), gap,
+      human_count(size, report.packed_bytes), human_count(bound, report.lower_bound_bytes), gap,
       report.packing_optimal ? ", optimal" : "");
   say("choice: %s\n", report.choice);
   say("operations: %sFLOP a step of %s tokens\n", human_flops(size, report.flops_per_step),

@@ -57,8 +57,8 @@ typedef struct adapter_facts {
 
 /* Writes path.tmp, syncs, renames. NOT_FINITE names the first value that is NaN or infinite, before anything is written;
  * UNSUPPORTED: a name that is too long for the format. Memory: from the bump, at most adapter_scratch. */
-stint_status adapter_write(const char *path, const adapter_facts *facts, const adapter_pair *pairs, size_t n, bump *b,
-                           stint_error *error);
+stint_status adapter_write(const char *path, const adapter_facts *facts, const adapter_pair *pairs, size_t n,
+                           bump *b, stint_error *error);
 
 /* Opens what was written, with every check of adapter_open, and compares keys and data with memory bit for bit. */
 stint_status adapter_verify(const char *path, const adapter_facts *facts, const adapter_pair *pairs, size_t n,
@@ -87,7 +87,8 @@ typedef struct adapter_file {
 /* Opens and checks against the base (its header is enough): keys, architecture, that every tensor is half of a pair, that
  * the pair's tensor exists in the base and is adaptable, all sizes (the third too) and types (F32, F16, BF16). The
  * ranks of pairs may differ. On failure nothing stays mapped. */
-stint_status adapter_open(const char *path, const gguf_file *base, bump *b, adapter_file *out, stint_error *error);
+stint_status adapter_open(const char *path, const gguf_file *base, bump *b, adapter_file *out,
+                          stint_error *error);
 void adapter_close(adapter_file *f);
 
 /* The entry for a base tensor, or NULL. */

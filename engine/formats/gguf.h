@@ -18,17 +18,33 @@
 #include "kernels/quant/dtype.h"
 
 typedef enum gguf_type {
-  GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL, GGUF_STRING, GGUF_ARRAY,
-  GGUF_U64, GGUF_I64, GGUF_F64, GGUF_TYPES
+  GGUF_U8,
+  GGUF_I8,
+  GGUF_U16,
+  GGUF_I16,
+  GGUF_U32,
+  GGUF_I32,
+  GGUF_F32,
+  GGUF_BOOL,
+  GGUF_STRING,
+  GGUF_ARRAY,
+  GGUF_U64,
+  GGUF_I64,
+  GGUF_F64,
+  GGUF_TYPES
 } gguf_type;
 
-typedef struct gguf_text { const char *data; size_t bytes; } gguf_text; /* not NUL-terminated; in the map */
+typedef struct gguf_text {
+  const char *data;
+  size_t bytes;
+} gguf_text; /* not NUL-terminated; in the map */
 
 typedef struct gguf_key {
   gguf_text name;
   gguf_type type, element; /* element: of an array */
   uint64_t count;          /* of an array; 1 otherwise */
-  const unsigned char *value; /* little-endian, unaligned; of a string: its text; of a string array: the first length field */
+  const unsigned char
+      *value; /* little-endian, unaligned; of a string: its text; of a string array: the first length field */
   size_t value_bytes;
   size_t offset; /* of the value in the file, for messages */
 } gguf_key;
@@ -51,15 +67,16 @@ typedef struct gguf_file {
   size_t n_keys, n_tensors;
   gguf_key *keys;
   gguf_tensor *tensors;
-  bool header_only; /* there are tensors, and their data is absent altogether */
-  bool borrowed;    /* over a caller's bytes (gguf_parse), not over a map */
+  bool header_only;                       /* there are tensors, and their data is absent altogether */
+  bool borrowed;                          /* over a caller's bytes (gguf_parse), not over a map */
   const size_t *key_order, *tensor_order; /* by name: lookups are binary searches */
 } gguf_file;
 
 /* Opens, checks and indexes. On failure nothing stays mapped. */
 stint_status gguf_open(const char *path, bump *b, gguf_file *out, stint_error *error);
 /* The same over bytes in memory, which must outlive `out`; `name` stands for the path in messages. */
-stint_status gguf_parse(const char *name, const unsigned char *base, size_t bytes, bump *b, gguf_file *out, stint_error *error);
+stint_status gguf_parse(const char *name, const unsigned char *base, size_t bytes, bump *b, gguf_file *out,
+                        stint_error *error);
 void gguf_close(gguf_file *file); /* safe to repeat, and on a file that never opened if it is zeroed */
 
 const gguf_key *gguf_find_key(const gguf_file *file, const char *name);
@@ -68,17 +85,25 @@ const gguf_tensor *gguf_find_tensor(const gguf_file *file, const char *name);
 /* Typed reads. Each returns BAD_INPUT with key, file and offset when the key is missing or of another kind, or its value is
  * out of [lowest, highest] (a float: not finite). Integers accept every GGUF integer type, floats F32 and F64. `_or` forms
  * give a default when the key is missing (and still refuse a wrong type). */
-stint_status gguf_get_int(const gguf_file *, const char *key, int64_t lowest, int64_t highest, int64_t *out, stint_error *);
-stint_status gguf_get_int_or(const gguf_file *, const char *key, int64_t lowest, int64_t highest, int64_t otherwise, int64_t *out, stint_error *);
-stint_status gguf_get_float_or(const gguf_file *, const char *key, double otherwise, double *out, stint_error *);
+stint_status gguf_get_int(const gguf_file *, const char *key, int64_t lowest, int64_t highest, int64_t *out,
+                          stint_error *);
+stint_status gguf_get_int_or(const gguf_file *, const char *key, int64_t lowest, int64_t highest,
+                             int64_t otherwise, int64_t *out, stint_error *);
+stint_status gguf_get_float_or(const gguf_file *, const char *key, double otherwise, double *out,
+                               stint_error *);
 stint_status gguf_get_bool_or(const gguf_file *, const char *key, bool otherwise, bool *out, stint_error *);
 stint_status gguf_get_text(const gguf_file *, const char *key, gguf_text *out, stint_error *);
-stint_status gguf_get_text_or(const gguf_file *, const char *key, const char *otherwise, gguf_text *out, stint_error *);
+stint_status gguf_get_text_or(const gguf_file *, const char *key, const char *otherwise, gguf_text *out,
+                              stint_error *);
 bool gguf_text_is(gguf_text t, const char *literal);
 
 /* Walks a string array: start with {.key = key}; returns false past the end, and at once when the key is NULL or no
  * array of strings. Checked at open: no bounds can fail. */
-typedef struct gguf_strings { const gguf_key *key; uint64_t index; const unsigned char *at; } gguf_strings;
+typedef struct gguf_strings {
+  const gguf_key *key;
+  uint64_t index;
+  const unsigned char *at;
+} gguf_strings;
 bool gguf_next_string(gguf_strings *walk, gguf_text *out);
 /* Element i of an array of numbers, widened. */
 int64_t gguf_array_int(const gguf_key *key, uint64_t i);

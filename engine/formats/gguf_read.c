@@ -16,13 +16,14 @@
 
 #include "engine/formats/gguf_text.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are copied from a little-endian file as they are");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "values are copied from a little-endian file as they are");
 
 enum {
-  NAME_LIMIT = 63,         /* bytes of a tensor's name, as readers in the field demand */
-  KEY_LIMIT = 65535,       /* bytes of a key, by the specification */
-  KEY_SMALLEST = 14,       /* length, one character, type, one byte */
-  TENSOR_SMALLEST = 33,    /* length, one character, dimensions, one size, type, offset */
+  NAME_LIMIT = 63,      /* bytes of a tensor's name, as readers in the field demand */
+  KEY_LIMIT = 65535,    /* bytes of a key, by the specification */
+  KEY_SMALLEST = 14,    /* length, one character, type, one byte */
+  TENSOR_SMALLEST = 33, /* length, one character, dimensions, one size, type, offset */
   ALIGNMENT_DEFAULT = 32,
   ALIGNMENT_LIMIT = 1 << 20,
 };
@@ -42,8 +43,8 @@ typedef struct cursor {
 
 /* "model.gguf: byte 57, key 3 ('general.alignment'): <what><remedy>" */
 STINT_PRINTF(4, 5)
-static stint_status reject(const cursor *const c, const stint_status status, const size_t at, const char *const format,
-                           ...) {
+static stint_status reject(const cursor *const c, const stint_status status, const size_t at,
+                           const char *const format, ...) {
   char what[400], where[GGUF_QUOTE_BYTES + 48];
   va_list args;
   va_start(args, format);
@@ -62,10 +63,12 @@ static stint_status reject(const cursor *const c, const stint_status status, con
 
 static size_t left(const cursor *const c) { return c->bytes - c->at; }
 
-static stint_status take(cursor *const c, const size_t n, const char *const what, const unsigned char **const out) {
+static stint_status take(cursor *const c, const size_t n, const char *const what,
+                         const unsigned char **const out) {
   *out = c->base + c->at;
   if (n > left(c))
-    return reject(c, STINT_BAD_INPUT, c->at, "%s takes %zu bytes, and the file ends after %zu" AGAIN, what, n, left(c));
+    return reject(c, STINT_BAD_INPUT, c->at, "%s takes %zu bytes, and the file ends after %zu" AGAIN, what, n,
+                  left(c));
   c->at += n;
   return STINT_OK;
 }
@@ -105,16 +108,19 @@ static stint_status take_name(cursor *const c, const size_t limit, gguf_text *co
     return reject(c, STINT_BAD_INPUT, at + 8 + (size_t)(nul - out->data), "the name holds a NUL" AGAIN);
   c->name = *out;
   if (out->bytes > limit)
-    return reject(c, STINT_BAD_INPUT, at, "the name is %zu bytes long, at most %zu are allowed; rename it", out->bytes,
-                  limit);
+    return reject(c, STINT_BAD_INPUT, at, "the name is %zu bytes long, at most %zu are allowed; rename it",
+                  out->bytes, limit);
   return STINT_OK;
 }
 
-static void *take_memory(const cursor *const c, bump *const b, const size_t n, const size_t size, stint_status *const s) {
+static void *take_memory(const cursor *const c, bump *const b, const size_t n, const size_t size,
+                         stint_status *const s) {
   void *const p = bump_take_n(b, n, size);
   if (!p)
-    *s = reject(c, STINT_NO_MEMORY, c->at, "the index of %zu entries of %zu bytes does not fit the memory for loading; "
-                "allow more", n, size);
+    *s = reject(c, STINT_NO_MEMORY, c->at,
+                "the index of %zu entries of %zu bytes does not fit the memory for loading; "
+                "allow more",
+                n, size);
   return p;
 }
 
@@ -122,7 +128,7 @@ static void *take_memory(const cursor *const c, bump *const b, const size_t n, c
 
 static size_t scalar_bytes(const gguf_type t) {
   static const unsigned char bytes[GGUF_TYPES] = {
-      [GGUF_U8] = 1, [GGUF_I8] = 1, [GGUF_U16] = 2, [GGUF_I16] = 2, [GGUF_U32] = 4, [GGUF_I32] = 4,
+      [GGUF_U8] = 1,  [GGUF_I8] = 1,   [GGUF_U16] = 2, [GGUF_I16] = 2, [GGUF_U32] = 4, [GGUF_I32] = 4,
       [GGUF_F32] = 4, [GGUF_BOOL] = 1, [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
   return bytes[t];
 }
@@ -140,7 +146,8 @@ static stint_status take_type(cursor *const c, const char *const what, gguf_type
 static stint_status check_bools(const cursor *const c, const gguf_key *const k) {
   for (size_t i = 0; i < k->value_bytes; i++) {
     if (k->value[i] > 1)
-      return reject(c, STINT_BAD_INPUT, k->offset + i, "a bool is 0 or 1, and this one is %d" AGAIN, k->value[i]);
+      return reject(c, STINT_BAD_INPUT, k->offset + i, "a bool is 0 or 1, and this one is %d" AGAIN,
+                    k->value[i]);
   }
   return STINT_OK;
 }
@@ -153,7 +160,8 @@ static stint_status take_array(cursor *const c, gguf_key *const k) {
   STINT_TRY(take_u64(c, "the array's count", &k->count));
   const size_t smallest = k->element == GGUF_STRING ? 8 : scalar_bytes(k->element);
   if (k->count > left(c) / smallest)
-    return reject(c, STINT_BAD_INPUT, at, "the array says that it has %llu elements, and the %zu bytes left hold %zu" AGAIN,
+    return reject(c, STINT_BAD_INPUT, at,
+                  "the array says that it has %llu elements, and the %zu bytes left hold %zu" AGAIN,
                   (unsigned long long)k->count, left(c), left(c) / smallest);
   k->offset = c->at;
   k->value = c->base + c->at;
@@ -200,8 +208,9 @@ static stint_status measure(const cursor *const c, gguf_tensor *const t, const s
     if (n < 0) break;
   }
   if (n < 0 || __builtin_mul_overflow(n / row->block_elements, (int64_t)row->block_bytes, &bytes))
-    return reject(c, STINT_BAD_INPUT, at, "the sizes [%lld, %lld, %lld, %lld] multiply to more than 2^63" AGAIN,
-                  (long long)t->ne[0], (long long)t->ne[1], (long long)t->ne[2], (long long)t->ne[3]);
+    return reject(c, STINT_BAD_INPUT, at,
+                  "the sizes [%lld, %lld, %lld, %lld] multiply to more than 2^63" AGAIN, (long long)t->ne[0],
+                  (long long)t->ne[1], (long long)t->ne[2], (long long)t->ne[3]);
   t->bytes = (size_t)bytes;
   return STINT_OK;
 }
@@ -221,13 +230,14 @@ static stint_status take_tensor(cursor *const c, bump *const b, gguf_tensor *con
     uint64_t ne;
     STINT_TRY(take_u64(c, "a size", &ne));
     if (ne < 1 || ne > INT64_MAX)
-      return reject(c, STINT_BAD_INPUT, c->at - 8, "size %d is %lld, at least 1 is needed" AGAIN, i, (long long)ne);
+      return reject(c, STINT_BAD_INPUT, c->at - 8, "size %d is %lld, at least 1 is needed" AGAIN, i,
+                    (long long)ne);
     t->ne[i] = (int64_t)ne;
   }
   STINT_TRY(take_u32(c, "the type", &type));
   if (!dtype_find(type))
-    return reject(c, STINT_UNSUPPORTED, c->at - 4, "type %u is none that this program knows; convert the model to another type",
-                  type);
+    return reject(c, STINT_UNSUPPORTED, c->at - 4,
+                  "type %u is none that this program knows; convert the model to another type", type);
   t->type = (dtype)type;
   STINT_TRY(measure(c, t, at));
   uint64_t offset;
@@ -237,7 +247,8 @@ static stint_status take_tensor(cursor *const c, bump *const b, gguf_tensor *con
                   (unsigned long long)offset, t->bytes);
   t->offset = (size_t)offset;
   t->name = bump_text(b, name.data, name.bytes);
-  return t->name ? STINT_OK : reject(c, STINT_NO_MEMORY, at, "its name does not fit the memory for loading; allow more");
+  return t->name ? STINT_OK
+                 : reject(c, STINT_NO_MEMORY, at, "its name does not fit the memory for loading; allow more");
 }
 
 /* ---- sorted indices ---- */
@@ -259,7 +270,8 @@ static int by_offset(const gguf_file *const f, const size_t a, const size_t b) {
   return x != y ? (x < y ? -1 : 1) : a < b ? -1 : a > b;
 }
 
-static void sift(const gguf_file *const f, const order_of order, size_t *const heap, const size_t n, size_t at) {
+static void sift(const gguf_file *const f, const order_of order, size_t *const heap, const size_t n,
+                 size_t at) {
   const size_t moved = heap[at];
   for (size_t child; (child = 2 * at + 1) < n; at = child) {
     if (child + 1 < n && order(f, heap[child], heap[child + 1]) < 0) child++;
@@ -311,8 +323,8 @@ static stint_status order_tensors(cursor *const c, bump *const b, gguf_file *con
     const gguf_tensor *const t = &f->tensors[order[i]], *const before = &f->tensors[order[i - 1]];
     if (before->offset + before->bytes <= t->offset) continue;
     point_at(c, "tensor", order[i], gguf_text_of(t->name));
-    return reject(c, STINT_BAD_INPUT, f->data_offset + t->offset, "its data overlaps that of tensor %zu ('%s')" AGAIN,
-                  order[i - 1], before->name);
+    return reject(c, STINT_BAD_INPUT, f->data_offset + t->offset,
+                  "its data overlaps that of tensor %zu ('%s')" AGAIN, order[i - 1], before->name);
   }
   sort(f, by_tensor, order, f->n_tensors);
   f->tensor_order = order;
@@ -320,7 +332,8 @@ static stint_status order_tensors(cursor *const c, bump *const b, gguf_file *con
     const gguf_tensor *const t = &f->tensors[order[i]];
     if (strcmp(f->tensors[order[i - 1]].name, t->name)) continue;
     point_at(c, "tensor", order[i], gguf_text_of(t->name));
-    return reject(c, STINT_BAD_INPUT, f->data_offset + t->offset, "tensor %zu has the same name" AGAIN, order[i - 1]);
+    return reject(c, STINT_BAD_INPUT, f->data_offset + t->offset, "tensor %zu has the same name" AGAIN,
+                  order[i - 1]);
   }
   return STINT_OK;
 }
@@ -331,24 +344,29 @@ static stint_status take_header(cursor *const c, gguf_file *const f) {
   const unsigned char *magic = NULL;
   STINT_TRY(take(c, 4, "the magic", &magic));
   if (memcmp(magic, "GGUF", 4))
-    return reject(c, STINT_BAD_INPUT, 0, "it does not start with 'GGUF', so it is no GGUF file; give a model in GGUF form");
+    return reject(c, STINT_BAD_INPUT, 0,
+                  "it does not start with 'GGUF', so it is no GGUF file; give a model in GGUF form");
   STINT_TRY(take_u32(c, "the version", &f->version));
   if (f->version == __builtin_bswap32(2) || f->version == __builtin_bswap32(3))
-    return reject(c, STINT_UNSUPPORTED, 4, "this is a big-endian file (version %u, bytes swapped); convert it to little-endian",
+    return reject(c, STINT_UNSUPPORTED, 4,
+                  "this is a big-endian file (version %u, bytes swapped); convert it to little-endian",
                   __builtin_bswap32(f->version));
   if (f->version < 2 || f->version > 3)
-    return reject(c, STINT_UNSUPPORTED, 4, "GGUF version %u is not read, 2 and 3 are; convert the model with a current tool",
+    return reject(c, STINT_UNSUPPORTED, 4,
+                  "GGUF version %u is not read, 2 and 3 are; convert the model with a current tool",
                   f->version);
   const size_t at = c->at;
   uint64_t n_tensors, n_keys;
   STINT_TRY(take_u64(c, "the count of tensors", &n_tensors));
   STINT_TRY(take_u64(c, "the count of keys", &n_keys));
   if (n_keys > left(c) / KEY_SMALLEST)
-    return reject(c, STINT_BAD_INPUT, at + 8, "it says that there are %llu keys, and the %zu bytes left hold at most %zu" AGAIN,
+    return reject(c, STINT_BAD_INPUT, at + 8,
+                  "it says that there are %llu keys, and the %zu bytes left hold at most %zu" AGAIN,
                   (unsigned long long)n_keys, left(c), left(c) / KEY_SMALLEST);
   const size_t room = (left(c) - (size_t)n_keys * KEY_SMALLEST) / TENSOR_SMALLEST;
   if (n_tensors > room)
-    return reject(c, STINT_BAD_INPUT, at, "it says that there are %llu tensors, and the %zu bytes left hold at most %zu" AGAIN,
+    return reject(c, STINT_BAD_INPUT, at,
+                  "it says that there are %llu tensors, and the %zu bytes left hold at most %zu" AGAIN,
                   (unsigned long long)n_tensors, left(c), room);
   f->n_keys = (size_t)n_keys;
   f->n_tensors = (size_t)n_tensors;
@@ -361,12 +379,13 @@ static stint_status find_alignment(cursor *const c, gguf_file *const f) {
   if (!k) return STINT_OK;
   point_at(c, "key", (size_t)(k - f->keys), k->name);
   if (k->type != GGUF_U32)
-    return reject(c, STINT_BAD_INPUT, k->offset, "its type is %s, u32 is needed" AGAIN, gguf_type_name(k->type));
+    return reject(c, STINT_BAD_INPUT, k->offset, "its type is %s, u32 is needed" AGAIN,
+                  gguf_type_name(k->type));
   uint32_t value;
   memcpy(&value, k->value, sizeof value);
   if (value < 8 || (value & (value - 1)) || value > ALIGNMENT_LIMIT)
-    return reject(c, STINT_BAD_INPUT, k->offset, "the alignment is %u, a power of two from 8 to %d is needed" AGAIN, value,
-                  ALIGNMENT_LIMIT);
+    return reject(c, STINT_BAD_INPUT, k->offset,
+                  "the alignment is %u, a power of two from 8 to %d is needed" AGAIN, value, ALIGNMENT_LIMIT);
   f->alignment = value;
   return STINT_OK;
 }
@@ -381,15 +400,16 @@ static stint_status place_tensors(cursor *const c, gguf_file *const f) {
     point_at(c, "tensor", i, gguf_text_of(t->name));
     const size_t mask = f->alignment - 1, padded = (t->bytes + mask) & ~mask;
     if (t->offset & mask)
-      return reject(c, STINT_BAD_INPUT, f->data_offset + t->offset, "its offset %zu is not a multiple of the alignment %zu" AGAIN,
-                    t->offset, f->alignment);
+      return reject(c, STINT_BAD_INPUT, f->data_offset + t->offset,
+                    "its offset %zu is not a multiple of the alignment %zu" AGAIN, t->offset, f->alignment);
     if (padded > INT64_MAX - total || t->offset + t->bytes > INT64_MAX - f->data_offset)
       return reject(c, STINT_BAD_INPUT, f->data_offset, "the tensors together pass 2^63 bytes" AGAIN);
     total += padded;
     if (!f->header_only && (t->offset > data_bytes || t->bytes > data_bytes - t->offset))
-      return reject(c, STINT_BAD_INPUT, f->data_offset + t->offset,
-                    "the file is truncated: the data of this tensor ends at byte %zu, the file at byte %zu" AGAIN,
-                    f->data_offset + t->offset + t->bytes, c->bytes);
+      return reject(
+          c, STINT_BAD_INPUT, f->data_offset + t->offset,
+          "the file is truncated: the data of this tensor ends at byte %zu, the file at byte %zu" AGAIN,
+          f->data_offset + t->offset + t->bytes, c->bytes);
   }
   return STINT_OK;
 }
@@ -408,7 +428,8 @@ static stint_status index_file(cursor *const c, bump *const b, gguf_file *const 
   STINT_TRY(find_alignment(c, f));
   point_at(c, "header", 0, (gguf_text){0});
   if (f->n_tensors > left(c) / TENSOR_SMALLEST)
-    return reject(c, STINT_BAD_INPUT, after_keys, "it says that there are %zu tensors, and the %zu bytes left hold at most %zu" AGAIN,
+    return reject(c, STINT_BAD_INPUT, after_keys,
+                  "it says that there are %zu tensors, and the %zu bytes left hold at most %zu" AGAIN,
                   f->n_tensors, left(c), left(c) / TENSOR_SMALLEST);
   f->tensors = take_memory(c, b, f->n_tensors, sizeof *f->tensors, &status);
   if (!f->tensors) return status;
@@ -432,21 +453,23 @@ static stint_status parse(const char *const path, const file_map map, const bool
   *out = (gguf_file){.map = map, .borrowed = borrowed};
   out->path = bump_text(b, path, strlen(path));
   cursor c = {.path = path, .base = map.base, .bytes = map.bytes, .kind = "header", .error = error};
-  const stint_status status = out->path ? index_file(&c, b, out)
-                                        : reject(&c, STINT_NO_MEMORY, 0, "the path does not fit the memory for loading; allow more");
+  const stint_status status =
+      out->path ? index_file(&c, b, out)
+                : reject(&c, STINT_NO_MEMORY, 0, "the path does not fit the memory for loading; allow more");
   if (status != STINT_OK) gguf_close(out);
   return status;
 }
 
-stint_status gguf_open(const char *const path, bump *const b, gguf_file *const out, stint_error *const error) {
+stint_status gguf_open(const char *const path, bump *const b, gguf_file *const out,
+                       stint_error *const error) {
   *out = (gguf_file){0};
   file_map map;
   STINT_TRY(file_map_open(path, &map, error));
   return parse(path, map, false, b, out, error);
 }
 
-stint_status gguf_parse(const char *const name, const unsigned char *const base, const size_t bytes, bump *const b,
-                        gguf_file *const out, stint_error *const error) {
+stint_status gguf_parse(const char *const name, const unsigned char *const base, const size_t bytes,
+                        bump *const b, gguf_file *const out, stint_error *const error) {
   return parse(name, (file_map){base, bytes}, true, b, out, error);
 }
 

@@ -66,10 +66,12 @@ static void keep(gguf_writer *const w, const stint_status status, const char *co
 
 static void keep_io(gguf_writer *const w, const char *const doing, const int code) {
   const char *const remedy = code == ENOSPC || code == EDQUOT ? "free some space, or write to another disk"
-                             : code == EFBIG                  ? "raise the limit on file size (ulimit -f), or write elsewhere"
-                             : code == ENOENT || code == ENOTDIR ? "create its folder first"
-                                                                 : "check the disk and the folder's permissions";
-  keep(w, STINT_IO, "cannot %s %s: %s; what stood there before is unchanged; %s", doing, w->tmp, strerror(code), remedy);
+                             : code == EFBIG ? "raise the limit on file size (ulimit -f), or write elsewhere"
+                             : code == ENOENT || code == ENOTDIR
+                                 ? "create its folder first"
+                                 : "check the disk and the folder's permissions";
+  keep(w, STINT_IO, "cannot %s %s: %s; what stood there before is unchanged; %s", doing, w->tmp,
+       strerror(code), remedy);
 }
 
 static bool failed(const gguf_writer *const w) { return w->error.status != STINT_OK; }
@@ -127,10 +129,12 @@ static void stage_text(gguf_writer *const w, const char *const text, const size_
 }
 
 /* False: nothing may be staged. */
-static bool begin_key(gguf_writer *const w, const char *const name, const size_t name_bytes, const gguf_type type) {
+static bool begin_key(gguf_writer *const w, const char *const name, const size_t name_bytes,
+                      const gguf_type type) {
   if (failed(w)) return false;
   if (w->phase != PHASE_KEYS || !name_bytes) {
-    keep(w, STINT_INTERNAL, "key '%.*s' comes after a tensor, or has no name; report this", (int)(name_bytes & 0xffff), name);
+    keep(w, STINT_INTERNAL, "key '%.*s' comes after a tensor, or has no name; report this",
+         (int)(name_bytes & 0xffff), name);
     return false;
   }
   w->n_keys++;
@@ -144,15 +148,16 @@ static void scalar(gguf_writer *const w, const char *const key, const gguf_type 
   if (begin_key(w, key, strlen(key), type)) stage(w, value, bytes);
 }
 
-static void array(gguf_writer *const w, const char *const key, const gguf_type element, const void *const values,
-                  const size_t n, const size_t size) {
+static void array(gguf_writer *const w, const char *const key, const gguf_type element,
+                  const void *const values, const size_t n, const size_t size) {
   if (!begin_key(w, key, strlen(key), GGUF_ARRAY)) return;
   stage_u32(w, element);
   stage_u64(w, n);
   stage(w, values, n * size);
 }
 
-void gguf_write_text(gguf_writer *const w, const char *const key, const char *const text, const size_t bytes) {
+void gguf_write_text(gguf_writer *const w, const char *const key, const char *const text,
+                     const size_t bytes) {
   if (begin_key(w, key, strlen(key), GGUF_STRING)) stage_text(w, text, bytes);
 }
 
@@ -173,15 +178,18 @@ void gguf_write_bool(gguf_writer *const w, const char *const key, const bool val
   scalar(w, key, GGUF_BOOL, &byte, sizeof byte);
 }
 
-void gguf_write_f32_array(gguf_writer *const w, const char *const key, const float *const values, const size_t n) {
+void gguf_write_f32_array(gguf_writer *const w, const char *const key, const float *const values,
+                          const size_t n) {
   array(w, key, GGUF_F32, values, n, sizeof *values);
 }
 
-void gguf_write_i32_array(gguf_writer *const w, const char *const key, const int32_t *const values, const size_t n) {
+void gguf_write_i32_array(gguf_writer *const w, const char *const key, const int32_t *const values,
+                          const size_t n) {
   array(w, key, GGUF_I32, values, n, sizeof *values);
 }
 
-void gguf_write_text_array(gguf_writer *const w, const char *const key, const gguf_text *const texts, const size_t n) {
+void gguf_write_text_array(gguf_writer *const w, const char *const key, const gguf_text *const texts,
+                           const size_t n) {
   if (!begin_key(w, key, strlen(key), GGUF_ARRAY)) return;
   stage_u32(w, GGUF_STRING);
   stage_u64(w, n);
@@ -204,7 +212,8 @@ void gguf_write_key(gguf_writer *const w, const gguf_key *const key) {
 }
 
 /* Bytes of a tensor; 0 when the declaration is none that a reader takes. */
-static size_t declared_bytes(const char *const name, const dtype type, const int n_dims, const int64_t *const ne) {
+static size_t declared_bytes(const char *const name, const dtype type, const int n_dims,
+                             const int64_t *const ne) {
   const size_t name_bytes = strlen(name);
   const dtype_row *const row = dtype_find(type);
   if (!row || !name_bytes || name_bytes > NAME_LIMIT || n_dims < 1 || n_dims > 4) return 0;
@@ -222,7 +231,9 @@ void gguf_write_tensor(gguf_writer *const w, const char *const name, const dtype
   if (failed(w)) return;
   const size_t bytes = declared_bytes(name, type, n_dims, ne);
   if (w->phase > PHASE_TENSORS || !bytes || bytes > INT64_MAX - WRITE_ALIGN - w->data_bytes) {
-    keep(w, STINT_INTERNAL, "tensor '%s' comes after data, or its name, type or sizes are none that GGUF has; report this", name);
+    keep(w, STINT_INTERNAL,
+         "tensor '%s' comes after data, or its name, type or sizes are none that GGUF has; report this",
+         name);
     return;
   }
   record *const r = BUMP_NEW(w->b, record);
@@ -298,8 +309,8 @@ void gguf_write_data(gguf_writer *const w, const void *const data, const size_t 
   if (failed(w) || !bytes) return;
   record *const r = w->current;
   if (!r || bytes > r->bytes - r->written) {
-    keep(w, STINT_INTERNAL, "%zu bytes of data pass the end of tensor '%s', which has %zu; report this", bytes,
-         r ? r->name : "(none left)", r ? r->bytes : 0);
+    keep(w, STINT_INTERNAL, "%zu bytes of data pass the end of tensor '%s', which has %zu; report this",
+         bytes, r ? r->name : "(none left)", r ? r->bytes : 0);
     return;
   }
   put(w, data, bytes);
@@ -320,19 +331,22 @@ static void shut(gguf_writer *const w) {
 static stint_status check_target(const char *const path, stint_error *const error) {
   struct stat st;
   if (stat(path, &st) || S_ISREG(st.st_mode)) return STINT_OK;
-  return stint_fail(error, STINT_BAD_INPUT, "%s: is %s, and a file is to be written; give the path of a file", path,
-                    S_ISDIR(st.st_mode) ? "a directory" : "no regular file");
+  return stint_fail(error, STINT_BAD_INPUT, "%s: is %s, and a file is to be written; give the path of a file",
+                    path, S_ISDIR(st.st_mode) ? "a directory" : "no regular file");
 }
 
-stint_status gguf_write_open(const char *const path, bump *const b, gguf_writer **const out, stint_error *const error) {
+stint_status gguf_write_open(const char *const path, bump *const b, gguf_writer **const out,
+                             stint_error *const error) {
   *out = NULL;
   STINT_TRY(check_target(path, error));
   const char *const slash = strrchr(path, '/');
   gguf_writer *const w = BUMP_NEW(b, gguf_writer);
   char *const path_copy = bump_text(b, path, strlen(path)), *const tmp = bump_printf(b, "%s.tmp", path);
-  char *const folder = !slash ? bump_text(b, ".", 1) : bump_text(b, path, slash == path ? 1 : (size_t)(slash - path));
+  char *const folder =
+      !slash ? bump_text(b, ".", 1) : bump_text(b, path, slash == path ? 1 : (size_t)(slash - path));
   if (!w || !path_copy || !tmp || !folder)
-    return stint_fail(error, STINT_NO_MEMORY, "%s: a writer does not fit the memory for saving; allow more", path);
+    return stint_fail(error, STINT_NO_MEMORY, "%s: a writer does not fit the memory for saving; allow more",
+                      path);
   *w = (gguf_writer){.path = path_copy, .tmp = tmp, .folder = folder, .b = b};
   do {
     w->fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -357,8 +371,8 @@ static void sync_folder(gguf_writer *const w) {
 stint_status gguf_write_close(gguf_writer *const w, stint_error *const error) {
   emit_header(w);
   if (w->current)
-    keep(w, STINT_INTERNAL, "tensor '%s' got %zu of its %zu bytes; report this", w->current->name, w->current->written,
-         w->current->bytes);
+    keep(w, STINT_INTERNAL, "tensor '%s' got %zu of its %zu bytes; report this", w->current->name,
+         w->current->written, w->current->bytes);
   flush(w);
   if (!failed(w) && fsync(w->fd)) keep_io(w, "sync", errno);
   shut(w);

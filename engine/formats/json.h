@@ -26,28 +26,29 @@ typedef struct json_text {
   size_t bytes;
 } json_text;
 
-enum { JSON_READ_FACTOR = 10, JSON_READ_BASE = 16384 };
+enum { JSON_READ_FACTOR = 6, JSON_READ_BASE = 16384 };
 
 /* Parses exactly one value. `place` says where the text is from ("train.jsonl"), `line` its line there (0: the text is
  * the whole file). BAD_INPUT names place, line, byte of the line and cause (invalid UTF-8 and duplicate members
  * included); NO_MEMORY when the buffer is too small for the document. *root is NULL on failure. */
-stint_status json_read(const char *text, size_t bytes, const char *place, uint64_t line, void *buffer, size_t buffer_bytes,
-                       const json_node **root, stint_error *error);
+stint_status json_read(const char *text, size_t bytes, const char *place, uint64_t line, void *buffer,
+                       size_t buffer_bytes, const json_node **root, stint_error *error);
 
 /* One line of JSONL: the string member `member` of the object in it, whole job in one call. */
-stint_status json_read_member(const char *text, size_t bytes, const char *member, const char *place, uint64_t line,
-                              void *buffer, size_t buffer_bytes, json_text *out, stint_error *error);
+stint_status json_read_member(const char *text, size_t bytes, const char *member, const char *place,
+                              uint64_t line, void *buffer, size_t buffer_bytes, json_text *out,
+                              stint_error *error);
 
 /* Each takes NULL as "absent": it answers false / NULL / 0, so paths may be chained and checked once. */
 const json_node *json_node_member(const json_node *object, const char *name); /* NULL: none, or no object */
-const json_node *json_node_at(const json_node *array, size_t i);              /* NULL: past the end, or no array */
-size_t json_node_count(const json_node *node);                                /* elements or members; 0 for others */
+const json_node *json_node_at(const json_node *array, size_t i); /* NULL: past the end, or no array */
+size_t json_node_count(const json_node *node);                   /* elements or members; 0 for others */
 bool json_node_is_object(const json_node *node);
 bool json_node_is_array(const json_node *node);
 bool json_node_is_null(const json_node *node);
 bool json_node_text(const json_node *node, json_text *out);
-bool json_node_int(const json_node *node, int64_t *out);     /* an integer, written without a point */
-bool json_node_float(const json_node *node, double *out);    /* any number */
+bool json_node_int(const json_node *node, int64_t *out);  /* an integer, written without a point */
+bool json_node_float(const json_node *node, double *out); /* any number */
 bool json_node_bool(const json_node *node, bool *out);
 bool json_node_text_is(const json_node *node, const char *literal);
 
@@ -82,12 +83,13 @@ void json_out_array(json_out *o);
 void json_out_end(json_out *o); /* of the innermost object or array */
 void json_out_key(json_out *o, const char *key);
 void json_out_text(json_out *o, const char *text); /* NULL: null */
-void json_out_text_n(json_out *o, const char *text, size_t bytes); /* bytes that are not UTF-8 become U+FFFD */
+void json_out_text_n(json_out *o, const char *text,
+                     size_t bytes); /* bytes that are not UTF-8 become U+FFFD */
 void json_out_int(json_out *o, int64_t value);
 void json_out_uint(json_out *o, uint64_t value);
-void json_out_hex(json_out *o, uint64_t value);   /* "0123456789abcdef", a string: digests pass 2^53 */
-void json_out_float(json_out *o, float value);    /* the fewest of up to 9 digits that read back the same */
-void json_out_double(json_out *o, double value);  /* up to 17 */
+void json_out_hex(json_out *o, uint64_t value);  /* "0123456789abcdef", a string: digests pass 2^53 */
+void json_out_float(json_out *o, float value);   /* the fewest of up to 9 digits that read back the same */
+void json_out_double(json_out *o, double value); /* up to 17 */
 void json_out_bool(json_out *o, bool value);
 void json_out_null(json_out *o);
 

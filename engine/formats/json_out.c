@@ -99,7 +99,10 @@ void json_out_end(json_out *const o) {
 static size_t sequence(const unsigned char *const at, const size_t left) {
   const unsigned char lead = at[0];
   if (lead < 0x80) return 1;
-  const size_t n = lead >= 0xc2 && lead <= 0xdf ? 2 : (lead & 0xf0) == 0xe0 ? 3 : lead >= 0xf0 && lead <= 0xf4 ? 4 : 0;
+  const size_t n = lead >= 0xc2 && lead <= 0xdf   ? 2
+                   : (lead & 0xf0) == 0xe0        ? 3
+                   : lead >= 0xf0 && lead <= 0xf4 ? 4
+                                                  : 0;
   if (!n || n > left) return 0;
   for (size_t i = 1; i < n; i++) {
     if ((at[i] & 0xc0) != 0x80) return 0;

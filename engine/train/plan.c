@@ -106,6 +106,7 @@ static void report_step(stint_plan *const plan, stint_plan_report *const r) {
   /* what packing and turns on the region add beyond the live bytes is workspace that no step uses */
   r->bytes[STINT_WORKSPACE] += plan->layout.home_bytes[HOME_STEP] - s->packing.lower_bound_bytes;
   r->step_bytes = plan->layout.home_bytes[HOME_STEP];
+  r->packed_bytes = s->packing.height_bytes;
   r->lower_bound_bytes = s->packing.lower_bound_bytes;
   r->packing_optimal = s->packing.optimal;
   r->peak_step = at;

@@ -28,9 +28,6 @@ struct stint_run {
   stint_run_info info;
 };
 
-void stint_mark_first_step(void) { __asm__ volatile(""); }
-void stint_mark_last_step(void) { __asm__ volatile(""); }
-
 /* ---- opening ---- */
 
 /* Text to a mapped token file that has no name any more: it goes when the map does, whatever ends the run. */

@@ -38,8 +38,8 @@ static void strip_spans(strip *const s, const int32_t *const span, const int64_t
 }
 
 /* The registers [*c0, *c1) whose rows see any key of [j0, j1). *from and *to run up with j. */
-static void band(const strip *const s, const int64_t j0, const int64_t j1, int64_t *const from, int64_t *const to,
-                 int64_t *const c0, int64_t *const c1) {
+static void band(const strip *const s, const int64_t j0, const int64_t j1, int64_t *const from,
+                 int64_t *const to, int64_t *const c0, int64_t *const c1) {
   while (*from < s->n && s->last[*from] < j0) ++*from;
   while (*to < s->n && s->first[*to] < j1) ++*to;
   *c0 = down_vw(*from);
@@ -53,7 +53,8 @@ static void clear_outside(float *const t, const int64_t cp, const int64_t c0, co
 
 /* C[c] += sum_j T[j][c]*A[j] for the keys [j0, j1) of a tile whose first row is key j0. */
 static void fold_keys(const strip *const s, const float *const t, const float *const a, const int64_t lda,
-                      const int64_t j0, const int64_t j1, float *const c, const int64_t ldc, const int64_t n) {
+                      const int64_t j0, const int64_t j1, float *const c, const int64_t ldc,
+                      const int64_t n) {
   for (int64_t g = 0; g < s->n; g += GROUP) {
     const int64_t end = min_i64(g + GROUP, s->n) - 1;
     const int64_t from = s->first[g] > j0 ? s->first[g] : j0, to = min_i64(s->last[end] + 1, j1);
@@ -88,8 +89,8 @@ static void fold_lanes(const strip *const s, const float *const lanes, float *co
 
 /* t = the masked, scaled score (-inf where the row does not see key j); m = max(t, m). */
 static void score_row(float *const restrict t, float *const restrict m, const int32_t *const restrict first,
-                      const int32_t *const restrict last, const float scale, const int32_t j, const int64_t c0,
-                      const int64_t c1) {
+                      const int32_t *const restrict last, const float scale, const int32_t j,
+                      const int64_t c0, const int64_t c1) {
   for (int64_t c = c0; c < c1; c++) {
     const float s = scale * t[c];
     t[c] = (first[c] <= j) & (j <= last[c]) ? s : -__builtin_inff();
@@ -109,8 +110,8 @@ static void exp_row(float *const restrict t, const float *const restrict m, floa
 }
 
 /* t = ds, of t = q.k and dp = do.v. */
-static void ds_row(float *const restrict t, const float *const restrict dp, const strip *const s, const float scale,
-                   const int32_t j, const int64_t c0, const int64_t c1) {
+static void ds_row(float *const restrict t, const float *const restrict dp, const strip *const s,
+                   const float scale, const int32_t j, const int64_t c0, const int64_t c1) {
   const float *const restrict m = s->m, *const restrict z = s->z, *const restrict d = s->d;
   const int32_t *const restrict first = s->first, *const restrict last = s->last;
   for (int64_t b = c0; b < c1; b += VW)
@@ -122,8 +123,9 @@ static void ds_row(float *const restrict t, const float *const restrict dp, cons
 }
 
 /* t = P and dp = ds of one query row against the keys j0 + c. */
-static void p_ds_row(float *const restrict t, float *const restrict dp, const float m, const float z, const float d,
-                     const float scale, const int64_t first, const int64_t last, const int64_t c0, const int64_t c1) {
+static void p_ds_row(float *const restrict t, float *const restrict dp, const float m, const float z,
+                     const float d, const float scale, const int64_t first, const int64_t last,
+                     const int64_t c0, const int64_t c1) {
   const int32_t from = (int32_t)first, to = (int32_t)last;
   for (int64_t b = c0; b < c1; b += VW)
     for (int32_t i = 0; i < VW; i++) {
@@ -160,14 +162,14 @@ static void *take(char **const at, const int64_t n_floats) {
 }
 
 /* slab: qt [n][cp] | strip [keys + 6][cp + 16] | lanes [32][cp] | c [cp + 16][n up 16] | m z first last [cp] */
-static void forward_part(const op_attention_args *const a, const int64_t h, const int64_t r0, const int64_t r1,
-                         char *slab) {
+static void forward_part(const op_attention_args *const a, const int64_t h, const int64_t r0,
+                         const int64_t r1, char *slab) {
   const int64_t n = a->head_size, kv = h / (a->n_heads / a->n_kv_heads), ldc = attention_up16(n);
   const float *const k = a->k + kv * n, *const v = a->v + kv * n;
   strip s = {.n = r1 - r0, .cp = attention_up16(r1 - r0), .ldt = attention_up16(r1 - r0) + 16};
   const int64_t cp = s.cp;
   float *const qt = take(&slab, n * cp), *const t = take(&slab, (a->keys + GROUP) * s.ldt),
-              *const lanes = take(&slab, 32 * cp), *const c = take(&slab, (cp + 16) * ldc);
+               *const lanes = take(&slab, 32 * cp), *const c = take(&slab, (cp + 16) * ldc);
   s.m = take(&slab, cp);
   s.z = take(&slab, cp);
   s.first = take(&slab, cp);
@@ -238,16 +240,16 @@ static float row_dot(const float *const x, const float *const y, const int64_t n
 }
 
 /* slab: qt, dot [n][cp] | tile [TILE + 6][cp + 16] | dp [6][cp] | c [cp + 16][n up 16] | m z d first last [cp] */
-static void dq_part(const op_attention_back_args *const a, const int64_t h, const int64_t r0, const int64_t r1,
-                    char *slab) {
+static void dq_part(const op_attention_back_args *const a, const int64_t h, const int64_t r0,
+                    const int64_t r1, char *slab) {
   const int64_t n = a->head_size, kv = h / (a->n_heads / a->n_kv_heads), ldc = attention_up16(n);
   const float *const k = a->k + kv * n, *const v = a->v + kv * n;
   const float *const dout = a->dout + r0 * a->lddo + h * n, *const o = a->o + r0 * a->ldo + h * n;
   strip s = {.n = r1 - r0, .cp = attention_up16(r1 - r0), .ldt = attention_up16(r1 - r0) + 16};
   const int64_t cp = s.cp;
   float *const qt = take(&slab, n * cp), *const dot = take(&slab, n * cp),
-              *const t = take(&slab, (ATTENTION_TILE + GROUP) * s.ldt), *const dp = take(&slab, GROUP * cp),
-              *const c = take(&slab, (cp + 16) * ldc);
+               *const t = take(&slab, (ATTENTION_TILE + GROUP) * s.ldt), *const dp = take(&slab, GROUP * cp),
+               *const c = take(&slab, (cp + 16) * ldc);
   s.m = take(&slab, cp);
   s.z = take(&slab, cp);
   s.d = take(&slab, cp);
@@ -317,20 +319,21 @@ enum { LDT = ATTENTION_TILE + 16 };
 
 /* C[j] += sum_r T[r][j]*A[r] over the rows [r0, r1) of a block, for each group of keys over the rows that see it. */
 static void fold_rows(const op_attention_back_args *const a, const key_tile *const u, const float *const t,
-                      const float *const x, const int64_t ldx, const int64_t r0, const int64_t r1, float *const c) {
+                      const float *const x, const int64_t ldx, const int64_t r0, const int64_t r1,
+                      float *const c) {
   int64_t from = r0, to = r0;
   for (int64_t g = u->j0; g < u->j1; g += GROUP) {
     while (from < r1 && a->span[a->rows + from] < g) from++;
     while (to < r1 && a->span[to] < min_i64(g + GROUP, u->j1)) to++;
     if (from < to)
-      fold_group(t + (from - r0) * LDT + (g - u->j0), LDT, x + from * ldx, ldx, to - from, c + (g - u->j0) * u->ldc,
-                 u->ldc, a->head_size);
+      fold_group(t + (from - r0) * LDT + (g - u->j0), LDT, x + from * ldx, ldx, to - from,
+                 c + (g - u->j0) * u->ldc, u->ldc, a->head_size);
   }
 }
 
 /* Rows [r0, r1) of head h. */
-static void dkv_block(const op_attention_back_args *const a, const key_tile *const u, const int64_t h, const int64_t r0,
-                      const int64_t r1) {
+static void dkv_block(const op_attention_back_args *const a, const key_tile *const u, const int64_t h,
+                      const int64_t r0, const int64_t r1) {
   const int64_t n = a->head_size, tile = ATTENTION_TILE;
   const float *const q = a->q + h * n, *const dout = a->dout + h * n;
   for (int64_t r = r0; r < r1; r += GROUP) {
@@ -342,8 +345,8 @@ static void dkv_block(const op_attention_back_args *const a, const key_tile *con
     dot_group(dout + r * a->lddo, a->lddo, count, u->vt, tile, n, ds, LDT, c0, c1);
     for (int64_t i = 0; i < count; i++) {
       const int64_t at = h * a->rows + r + i;
-      p_ds_row(p + i * LDT, ds + i * LDT, a->stats[at], a->stats[a->n_heads * a->rows + at], a->d[at], a->scale,
-               a->span[r + i] - u->j0, a->span[a->rows + r + i] - u->j0, c0, c1);
+      p_ds_row(p + i * LDT, ds + i * LDT, a->stats[at], a->stats[a->n_heads * a->rows + at], a->d[at],
+               a->scale, a->span[r + i] - u->j0, a->span[a->rows + r + i] - u->j0, c0, c1);
       clear_outside(p + i * LDT, tile, c0, c1);
       clear_outside(ds + i * LDT, tile, c0, c1);
     }

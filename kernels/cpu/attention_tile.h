@@ -53,11 +53,19 @@ static void dot_group(const float *const a, const int64_t lda, const int64_t cou
     const int64_t left = (c1 - c) / VW;
     const int nv = left > TILE_NV ? TILE_NV : (int)left;
     switch (nv) {
-    case 1: dot_body(rows, bt + c, ldb, n, t + c, ldt, 1); break;
-    case 2: dot_body(rows, bt + c, ldb, n, t + c, ldt, 2); break;
+    case 1:
+      dot_body(rows, bt + c, ldb, n, t + c, ldt, 1);
+      break;
+    case 2:
+      dot_body(rows, bt + c, ldb, n, t + c, ldt, 2);
+      break;
 #if defined(__AVX512F__)
-    case 3: dot_body(rows, bt + c, ldb, n, t + c, ldt, 3); break;
-    case 4: dot_body(rows, bt + c, ldb, n, t + c, ldt, 4); break;
+    case 3:
+      dot_body(rows, bt + c, ldb, n, t + c, ldt, 3);
+      break;
+    case 4:
+      dot_body(rows, bt + c, ldb, n, t + c, ldt, 4);
+      break;
 #endif
     }
     c += nv * VW;
@@ -65,8 +73,8 @@ static void dot_group(const float *const a, const int64_t lda, const int64_t cou
 }
 
 /* tail: lanes of the last register that A has (0: all of them). */
-TILE_INLINE void fold_body(const float *t, const int64_t ldt, const float *a, const int64_t lda, const int64_t n,
-                           float *const c, const int64_t ldc, const int nv, const int tail) {
+TILE_INLINE void fold_body(const float *t, const int64_t ldt, const float *a, const int64_t lda,
+                           const int64_t n, float *const c, const int64_t ldc, const int nv, const int tail) {
   vf acc[GROUP][TILE_NV];
 #pragma GCC unroll 6
   for (int i = 0; i < GROUP; i++)
@@ -99,15 +107,31 @@ static void fold_group(const float *const t, const int64_t ldt, const float *con
     const int64_t width = head_size - e < nv * VW ? head_size - e : nv * VW;
     const int tail = (int)(width % VW);
     switch (tail ? nv : -nv) {
-    case -1: fold_body(t, ldt, a + e, lda, n, c + e, ldc, 1, 0); break;
-    case -2: fold_body(t, ldt, a + e, lda, n, c + e, ldc, 2, 0); break;
-    case 1: fold_body(t, ldt, a + e, lda, n, c + e, ldc, 1, tail); break;
-    case 2: fold_body(t, ldt, a + e, lda, n, c + e, ldc, 2, tail); break;
+    case -1:
+      fold_body(t, ldt, a + e, lda, n, c + e, ldc, 1, 0);
+      break;
+    case -2:
+      fold_body(t, ldt, a + e, lda, n, c + e, ldc, 2, 0);
+      break;
+    case 1:
+      fold_body(t, ldt, a + e, lda, n, c + e, ldc, 1, tail);
+      break;
+    case 2:
+      fold_body(t, ldt, a + e, lda, n, c + e, ldc, 2, tail);
+      break;
 #if defined(__AVX512F__)
-    case -3: fold_body(t, ldt, a + e, lda, n, c + e, ldc, 3, 0); break;
-    case -4: fold_body(t, ldt, a + e, lda, n, c + e, ldc, 4, 0); break;
-    case 3: fold_body(t, ldt, a + e, lda, n, c + e, ldc, 3, tail); break;
-    case 4: fold_body(t, ldt, a + e, lda, n, c + e, ldc, 4, tail); break;
+    case -3:
+      fold_body(t, ldt, a + e, lda, n, c + e, ldc, 3, 0);
+      break;
+    case -4:
+      fold_body(t, ldt, a + e, lda, n, c + e, ldc, 4, 0);
+      break;
+    case 3:
+      fold_body(t, ldt, a + e, lda, n, c + e, ldc, 3, tail);
+      break;
+    case 4:
+      fold_body(t, ldt, a + e, lda, n, c + e, ldc, 4, tail);
+      break;
 #endif
     }
     e += width;

@@ -76,6 +76,8 @@ static void run_tiles(const gemm_problem *const p, const int64_t m0, const int64
       g.b = b + n * kc;
       g.c = p->c + m * p->ldc + n0 + n;
       g.c0 = from ? from + m * g.ldc0 + n0 + n : NULL;
+      g.ldnext = from ? g.ldc0 : g.ldc;
+      g.next = (from ? g.c0 : g.c) + (n + GEMM_NR < nc ? GEMM_NR : mr * g.ldnext - n);
       gemm_tiles[a_direct][g.columns > VW][mr - 1](&g);
     }
   }

@@ -22,7 +22,7 @@ typedef struct gemm_problem {
 } gemm_problem;
 
 #ifndef GEMM_KC
-enum { GEMM_KC = 384, GEMM_MC = 512, GEMM_NC = 256 };
+enum { GEMM_KC = 384, GEMM_MC = 512, GEMM_NC = 64 };
 #endif
 
 enum {

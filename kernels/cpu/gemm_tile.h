@@ -18,6 +18,8 @@ typedef struct gemm_tile {
   int64_t b_step; /* floats between k */
   int64_t k, ldc0, ldc;
   int64_t columns; /* of C that exist: in (0, NV*VW] */
+  const float *next; /* the C that the next tile reads: fetched while this one computes */
+  int64_t ldnext;
 } gemm_tile;
 
 typedef void gemm_tile_kernel(const gemm_tile *t);
@@ -79,9 +81,17 @@ GEMM_INLINE void gemm_tile_body(const gemm_tile *const t, const int mr, const in
       for (int g = 0; g < (mr + 2) / 3; g++) p[g]++;
     }
   } else {
-    const float *ap = t->a;
+    const float *ap = t->a, *next = t->next;
+    const int64_t early = t->k < mr ? t->k : mr; /* a row of the next tile with each of the first k */
+    for (int64_t k = 0; k < early; k++) {
+      __builtin_prefetch(next);
+      __builtin_prefetch(next + nv * VW - 1);
+      next += t->ldnext;
+      GEMM_STEP(ap[i]);
+      ap += a_step;
+    }
 #pragma GCC unroll 4
-    for (int64_t k = t->k; k > 0; k--) {
+    for (int64_t k = t->k - early; k > 0; k--) {
       GEMM_STEP(ap[i]);
       ap += a_step;
     }

@@ -11,19 +11,35 @@
 
 typedef op_linear_cross_entropy_args loss_args;
 
-static void logits(const loss_args *const a, const int64_t r0, const int64_t r1, const int64_t j0, const int64_t j1,
-                   void *const scratch) {
+static void logits(const loss_args *const a, const int64_t r0, const int64_t r1, const int64_t j0,
+                   const int64_t j1, void *const scratch) {
   const int64_t ld = loss_ld(a->n_vocab);
-  const gemm_problem head = {.m = r1 - r0, .n = a->n_vocab, .k = a->n,
-                             .a = a->x + r0 * a->ldx, .lda = a->ldx,
-                             .b = a->w, .b_type = a->w_type, .b_row_bytes = a->w_row_bytes, .b_by_n = true,
-                             .c = a->logits, .ldc = ld};
+  const gemm_problem head = {.m = r1 - r0,
+                             .n = a->n_vocab,
+                             .k = a->n,
+                             .a = a->x + r0 * a->ldx,
+                             .lda = a->ldx,
+                             .b = a->w,
+                             .b_type = a->w_type,
+                             .b_row_bytes = a->w_row_bytes,
+                             .b_by_n = true,
+                             .c = a->logits,
+                             .ldc = ld};
   PATH_NAME(gemm_columns)(&head, j0, j1, scratch);
   if (!a->u) return;
-  const gemm_problem adapter = {.m = r1 - r0, .n = a->n_vocab, .k = a->r,
-                                .a = a->u + r0 * a->ldu, .lda = a->ldu,
-                                .b = a->b, .b_type = DTYPE_F32, .b_row_bytes = 4 * (size_t)a->ldb, .b_by_n = true,
-                                .c0 = a->logits, .ldc0 = ld, .c = a->logits, .ldc = ld};
+  const gemm_problem adapter = {.m = r1 - r0,
+                                .n = a->n_vocab,
+                                .k = a->r,
+                                .a = a->u + r0 * a->ldu,
+                                .lda = a->ldu,
+                                .b = a->b,
+                                .b_type = DTYPE_F32,
+                                .b_row_bytes = 4 * (size_t)a->ldb,
+                                .b_by_n = true,
+                                .c0 = a->logits,
+                                .ldc0 = ld,
+                                .c = a->logits,
+                                .ldc = ld};
   PATH_NAME(gemm_columns)(&adapter, j0, j1, scratch);
 }
 
@@ -73,10 +89,14 @@ static void row(const loss_args *const a, const int64_t r, float *const z) {
 }
 
 /* Rows [j0, j1) of dW and dB: A is the logits' columns, k the chunk's rows, continued from memory. */
-static void weights(const loss_args *const a, const int64_t r0, const int64_t r1, const int64_t j0, const int64_t j1,
-                    void *const scratch) {
-  gemm_problem p = {.m = j1 - j0, .k = r1 - r0,
-                    .a = a->logits + j0, .lda = loss_ld(a->n_vocab), .a_by_k = true, .b_type = DTYPE_F32};
+static void weights(const loss_args *const a, const int64_t r0, const int64_t r1, const int64_t j0,
+                    const int64_t j1, void *const scratch) {
+  gemm_problem p = {.m = j1 - j0,
+                    .k = r1 - r0,
+                    .a = a->logits + j0,
+                    .lda = loss_ld(a->n_vocab),
+                    .a_by_k = true,
+                    .b_type = DTYPE_F32};
   if (a->dw) {
     p.n = a->n;
     p.b = a->x + r0 * a->ldx;
@@ -95,41 +115,58 @@ static void weights(const loss_args *const a, const int64_t r0, const int64_t r1
   }
 }
 
-static void inputs(const loss_args *const a, const int64_t r0, const int64_t r1, const int worker, const int workers,
-                   void *const scratch) {
+static void inputs(const loss_args *const a, const int64_t r0, const int64_t r1, const int worker,
+                   const int workers, void *const scratch) {
   const int64_t ld = loss_ld(a->n_vocab);
   int64_t first, last;
   if (a->dx && loss_share(a->n, loss_n_grain(a->w_type), worker, workers, &first, &last)) {
-    const gemm_problem p = {.m = r1 - r0, .n = a->n, .k = a->n_vocab,
-                            .a = a->logits, .lda = ld,
-                            .b = a->w, .b_type = a->w_type, .b_row_bytes = a->w_row_bytes,
-                            .c = a->dx + r0 * a->lddx, .ldc = a->lddx};
+    const gemm_problem p = {.m = r1 - r0,
+                            .n = a->n,
+                            .k = a->n_vocab,
+                            .a = a->logits,
+                            .lda = ld,
+                            .b = a->w,
+                            .b_type = a->w_type,
+                            .b_row_bytes = a->w_row_bytes,
+                            .c = a->dx + r0 * a->lddx,
+                            .ldc = a->lddx};
     PATH_NAME(gemm_columns)(&p, first, last, scratch);
   }
   if (a->du && loss_share(r1 - r0, 1, worker, workers, &first, &last)) {
-    const gemm_problem p = {.m = last - first, .n = a->r, .k = a->n_vocab,
-                            .a = a->logits + first * ld, .lda = ld,
-                            .b = a->b, .b_type = DTYPE_F32, .b_row_bytes = 4 * (size_t)a->ldb,
-                            .c = a->du + (r0 + first) * a->lddu, .ldc = a->lddu};
+    const gemm_problem p = {.m = last - first,
+                            .n = a->r,
+                            .k = a->n_vocab,
+                            .a = a->logits + first * ld,
+                            .lda = ld,
+                            .b = a->b,
+                            .b_type = DTYPE_F32,
+                            .b_row_bytes = 4 * (size_t)a->ldb,
+                            .c = a->du + (r0 + first) * a->lddu,
+                            .ldc = a->lddu};
     PATH_NAME(gemm_columns)(&p, 0, p.n, scratch);
   }
 }
 
-static void linear_cross_entropy(const void *const args, const int phase, const int worker, const int workers) {
+static void linear_cross_entropy(const void *const args, const int phase, const int worker,
+                                 const int workers) {
   const loss_args *const a = args;
   void *const scratch = (char *)a->work + (size_t)worker * a->slab_bytes;
   int64_t r0, r1, first, last;
   switch (loss_phase(a, phase, &r0, &r1)) {
   case LOSS_LOGITS:
-    if (loss_share(a->n_vocab, LOSS_GRAIN, worker, workers, &first, &last)) logits(a, r0, r1, first, last, scratch);
+    if (loss_share(a->n_vocab, LOSS_GRAIN, worker, workers, &first, &last))
+      logits(a, r0, r1, first, last, scratch);
     break;
   case LOSS_ROWS:
     for (int64_t r = r0 + worker; r < r1; r += workers) row(a, r, a->logits + (r - r0) * loss_ld(a->n_vocab));
     break;
   case LOSS_WEIGHTS:
-    if (loss_share(a->n_vocab, LOSS_GRAIN, worker, workers, &first, &last)) weights(a, r0, r1, first, last, scratch);
+    if (loss_share(a->n_vocab, LOSS_GRAIN, worker, workers, &first, &last))
+      weights(a, r0, r1, first, last, scratch);
     break;
-  case LOSS_INPUTS: inputs(a, r0, r1, worker, workers, scratch); break;
+  case LOSS_INPUTS:
+    inputs(a, r0, r1, worker, workers, scratch);
+    break;
   }
 }
 

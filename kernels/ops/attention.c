@@ -13,8 +13,8 @@ static int64_t min_i64(const int64_t a, const int64_t b) { return a < b ? a : b;
 static size_t slab_forward(const op_case *const c) {
   const int64_t d = c->params.attention.head_size, rows = op_rows(&c->src[0]), keys = op_rows(&c->src[1]);
   const int64_t cp = attention_up16(attention_chunk(c->params.attention.chunk, rows));
-  return 4 * (size_t)(d * cp + (keys + ATTENTION_GROUP) * (cp + 16) + 32 * cp + (cp + 16) * attention_up16(d) +
-                      4 * cp);
+  return 4 * (size_t)(d * cp + (keys + ATTENTION_GROUP) * (cp + 16) + 32 * cp +
+                      (cp + 16) * attention_up16(d) + 4 * cp);
 }
 
 static size_t slab_dq(const op_case *const c) {
@@ -83,7 +83,8 @@ static const char *check_shared(const op_case *const c, const op_tensor *const q
 }
 
 static const char *check_d(const op_case *const c, const op_tensor *const d, const int64_t rows) {
-  if (d->type != DTYPE_F32 || d->ne[0] != c->params.attention.n_heads * rows || op_rows(d) != 1 || !op_contiguous(d))
+  if (d->type != DTYPE_F32 || d->ne[0] != c->params.attention.n_heads * rows || op_rows(d) != 1 ||
+      !op_contiguous(d))
     return "d is not contiguous F32[n_heads*rows]";
   return 0;
 }
@@ -118,41 +119,83 @@ static const char *check_dkv(const op_case *const c) {
 static void bind_forward(void *const args, const op_case *const c, void *const src[], void *const dst[],
                          void *const work, const int workers) {
   (void)workers;
-  *(op_attention_args *)args = (op_attention_args){
-      .q = src[0], .k = src[1], .v = src[2], .span = src[3], .o = dst[0], .stats = dst[1],
-      .ldq = op_ld(&c->src[0]), .ldk = op_ld(&c->src[1]), .ldv = op_ld(&c->src[2]), .ldo = op_ld(&c->dst[0]),
-      .rows = op_rows(&c->src[0]), .keys = op_rows(&c->src[1]),
-      .head_size = c->params.attention.head_size, .n_heads = c->params.attention.n_heads,
-      .n_kv_heads = c->params.attention.n_kv_heads, .chunk = c->params.attention.chunk,
-      .scale = c->params.attention.scale, .work = work, .slab_bytes = slab_forward(c)};
+  *(op_attention_args *)args = (op_attention_args){.q = src[0],
+                                                   .k = src[1],
+                                                   .v = src[2],
+                                                   .span = src[3],
+                                                   .o = dst[0],
+                                                   .stats = dst[1],
+                                                   .ldq = op_ld(&c->src[0]),
+                                                   .ldk = op_ld(&c->src[1]),
+                                                   .ldv = op_ld(&c->src[2]),
+                                                   .ldo = op_ld(&c->dst[0]),
+                                                   .rows = op_rows(&c->src[0]),
+                                                   .keys = op_rows(&c->src[1]),
+                                                   .head_size = c->params.attention.head_size,
+                                                   .n_heads = c->params.attention.n_heads,
+                                                   .n_kv_heads = c->params.attention.n_kv_heads,
+                                                   .chunk = c->params.attention.chunk,
+                                                   .scale = c->params.attention.scale,
+                                                   .work = work,
+                                                   .slab_bytes = slab_forward(c)};
 }
 
-static void bind_dq(void *const args, const op_case *const c, void *const src[], void *const dst[], void *const work,
-                    const int workers) {
+static void bind_dq(void *const args, const op_case *const c, void *const src[], void *const dst[],
+                    void *const work, const int workers) {
   (void)workers;
-  *(op_attention_back_args *)args = (op_attention_back_args){
-      .dout = src[0], .q = src[1], .k = src[2], .v = src[3], .o = src[4], .stats = src[5], .span = src[6],
-      .dq = dst[0], .d = dst[1],
-      .lddo = op_ld(&c->src[0]), .ldq = op_ld(&c->src[1]), .ldk = op_ld(&c->src[2]), .ldv = op_ld(&c->src[3]),
-      .ldo = op_ld(&c->src[4]), .lddq = op_ld(&c->dst[0]),
-      .rows = op_rows(&c->src[1]), .keys = op_rows(&c->src[2]),
-      .head_size = c->params.attention.head_size, .n_heads = c->params.attention.n_heads,
-      .n_kv_heads = c->params.attention.n_kv_heads, .chunk = c->params.attention.chunk,
-      .scale = c->params.attention.scale, .work = work, .slab_bytes = slab_dq(c)};
+  *(op_attention_back_args *)args = (op_attention_back_args){.dout = src[0],
+                                                             .q = src[1],
+                                                             .k = src[2],
+                                                             .v = src[3],
+                                                             .o = src[4],
+                                                             .stats = src[5],
+                                                             .span = src[6],
+                                                             .dq = dst[0],
+                                                             .d = dst[1],
+                                                             .lddo = op_ld(&c->src[0]),
+                                                             .ldq = op_ld(&c->src[1]),
+                                                             .ldk = op_ld(&c->src[2]),
+                                                             .ldv = op_ld(&c->src[3]),
+                                                             .ldo = op_ld(&c->src[4]),
+                                                             .lddq = op_ld(&c->dst[0]),
+                                                             .rows = op_rows(&c->src[1]),
+                                                             .keys = op_rows(&c->src[2]),
+                                                             .head_size = c->params.attention.head_size,
+                                                             .n_heads = c->params.attention.n_heads,
+                                                             .n_kv_heads = c->params.attention.n_kv_heads,
+                                                             .chunk = c->params.attention.chunk,
+                                                             .scale = c->params.attention.scale,
+                                                             .work = work,
+                                                             .slab_bytes = slab_dq(c)};
 }
 
-static void bind_dkv(void *const args, const op_case *const c, void *const src[], void *const dst[], void *const work,
-                     const int workers) {
+static void bind_dkv(void *const args, const op_case *const c, void *const src[], void *const dst[],
+                     void *const work, const int workers) {
   (void)workers;
-  *(op_attention_back_args *)args = (op_attention_back_args){
-      .dout = src[0], .q = src[1], .k = src[2], .v = src[3], .stats = src[4], .d = src[5], .span = src[6],
-      .dk = dst[0], .dv = dst[1],
-      .lddo = op_ld(&c->src[0]), .ldq = op_ld(&c->src[1]), .ldk = op_ld(&c->src[2]), .ldv = op_ld(&c->src[3]),
-      .lddk = op_ld(&c->dst[0]), .lddv = op_ld(&c->dst[1]),
-      .rows = op_rows(&c->src[1]), .keys = op_rows(&c->src[2]),
-      .head_size = c->params.attention.head_size, .n_heads = c->params.attention.n_heads,
-      .n_kv_heads = c->params.attention.n_kv_heads, .chunk = c->params.attention.chunk,
-      .scale = c->params.attention.scale, .work = work, .slab_bytes = slab_dkv(c)};
+  *(op_attention_back_args *)args = (op_attention_back_args){.dout = src[0],
+                                                             .q = src[1],
+                                                             .k = src[2],
+                                                             .v = src[3],
+                                                             .stats = src[4],
+                                                             .d = src[5],
+                                                             .span = src[6],
+                                                             .dk = dst[0],
+                                                             .dv = dst[1],
+                                                             .lddo = op_ld(&c->src[0]),
+                                                             .ldq = op_ld(&c->src[1]),
+                                                             .ldk = op_ld(&c->src[2]),
+                                                             .ldv = op_ld(&c->src[3]),
+                                                             .lddk = op_ld(&c->dst[0]),
+                                                             .lddv = op_ld(&c->dst[1]),
+                                                             .rows = op_rows(&c->src[1]),
+                                                             .keys = op_rows(&c->src[2]),
+                                                             .head_size = c->params.attention.head_size,
+                                                             .n_heads = c->params.attention.n_heads,
+                                                             .n_kv_heads = c->params.attention.n_kv_heads,
+                                                             .chunk = c->params.attention.chunk,
+                                                             .scale = c->params.attention.scale,
+                                                             .work = work,
+                                                             .slab_bytes = slab_dkv(c)};
 }
 
 const op_row op_row_attention = {

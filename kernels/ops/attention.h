@@ -55,11 +55,15 @@ typedef struct op_attention_back_args {
 enum { ATTENTION_TILE = 64, ATTENTION_MAX_HEAD = 256, ATTENTION_GROUP = 6 };
 
 /* Query rows of a chunk: never more than there are. */
-static inline int64_t attention_chunk(const int32_t chunk, const int64_t rows) { return chunk < rows ? chunk : rows; }
+static inline int64_t attention_chunk(const int32_t chunk, const int64_t rows) {
+  return chunk < rows ? chunk : rows;
+}
 static inline int64_t attention_n_chunks(const int32_t chunk, const int64_t rows) {
   return rows > 0 ? (rows + chunk - 1) / chunk : 0;
 }
-static inline int64_t attention_n_tiles(const int64_t keys) { return (keys + ATTENTION_TILE - 1) / ATTENTION_TILE; }
+static inline int64_t attention_n_tiles(const int64_t keys) {
+  return (keys + ATTENTION_TILE - 1) / ATTENTION_TILE;
+}
 
 /* Deals `units` to `workers` in a snake: 0 1 2 2 1 0 0 1 2 ... With the heavy units numbered first, no worker gets
  * the heavier one of every round. The i-th unit of a worker; past the end when it has none left. */

@@ -63,7 +63,8 @@ static const char *check(const op_case *const c) {
   if (!plain_rows(&c->src[SRC_X], n, rows)) return "x is not F32 rows";
   if (!w_row || !w_row->weight) return "W's type is not one that a matmul reads";
   if (c->src[SRC_W].ne[0] != n) return "W's rows are not as long as x's";
-  if (n % w_row->block_elements != 0 || !op_rows_strided(&c->src[SRC_W])) return "W's rows are not whole blocks";
+  if (n % w_row->block_elements != 0 || !op_rows_strided(&c->src[SRC_W]))
+    return "W's rows are not whole blocks";
   if (n_vocab > INT32_MAX) return "more vocabulary than a target can number";
   if (!vector_of(&c->src[SRC_TARGET], DTYPE_I32, rows)) return "target is not I32[rows]";
   if (!vector_of(&c->src[SRC_WEIGHT], DTYPE_F32, rows)) return "weight is not F32[rows]";
@@ -85,21 +86,39 @@ static const char *check(const op_case *const c) {
 
 static int64_t ld_of(const op_tensor *const t) { return op_present(t) ? op_ld(t) : 0; }
 
-static void bind(void *const args, const op_case *const c, void *const src[], void *const dst[], void *const work,
-                 const int workers) {
+static void bind(void *const args, const op_case *const c, void *const src[], void *const dst[],
+                 void *const work, const int workers) {
   (void)workers;
-  *(op_linear_cross_entropy_args *)args = (op_linear_cross_entropy_args){
-      .x = src[SRC_X], .w = src[SRC_W], .w_row_bytes = c->src[SRC_W].nb[1], .w_type = c->src[SRC_W].type,
-      .target = src[SRC_TARGET], .weight = src[SRC_WEIGHT], .step = src[SRC_STEP],
-      .u = src[SRC_U], .b = src[SRC_B],
-      .loss = dst[DST_LOSS], .dx = dst[DST_DX], .dw = dst[DST_DW], .du = dst[DST_DU], .db = dst[DST_DB],
-      .ldx = op_ld(&c->src[SRC_X]), .ldu = ld_of(&c->src[SRC_U]), .ldb = ld_of(&c->src[SRC_B]),
-      .lddx = ld_of(&c->dst[DST_DX]), .lddw = ld_of(&c->dst[DST_DW]), .lddu = ld_of(&c->dst[DST_DU]),
-      .lddb = ld_of(&c->dst[DST_DB]),
-      .rows = op_rows(&c->src[SRC_X]), .n = c->src[SRC_X].ne[0], .n_vocab = op_rows(&c->src[SRC_W]),
-      .r = op_present(&c->src[SRC_U]) ? c->src[SRC_U].ne[0] : 0,
-      .chunk = chunk_of(c),
-      .logits = work, .work = (char *)work + logits_bytes(c), .slab_bytes = (size_t)GEMM_SCRATCH_BYTES};
+  *(op_linear_cross_entropy_args *)args =
+      (op_linear_cross_entropy_args){.x = src[SRC_X],
+                                     .w = src[SRC_W],
+                                     .w_row_bytes = c->src[SRC_W].nb[1],
+                                     .w_type = c->src[SRC_W].type,
+                                     .target = src[SRC_TARGET],
+                                     .weight = src[SRC_WEIGHT],
+                                     .step = src[SRC_STEP],
+                                     .u = src[SRC_U],
+                                     .b = src[SRC_B],
+                                     .loss = dst[DST_LOSS],
+                                     .dx = dst[DST_DX],
+                                     .dw = dst[DST_DW],
+                                     .du = dst[DST_DU],
+                                     .db = dst[DST_DB],
+                                     .ldx = op_ld(&c->src[SRC_X]),
+                                     .ldu = ld_of(&c->src[SRC_U]),
+                                     .ldb = ld_of(&c->src[SRC_B]),
+                                     .lddx = ld_of(&c->dst[DST_DX]),
+                                     .lddw = ld_of(&c->dst[DST_DW]),
+                                     .lddu = ld_of(&c->dst[DST_DU]),
+                                     .lddb = ld_of(&c->dst[DST_DB]),
+                                     .rows = op_rows(&c->src[SRC_X]),
+                                     .n = c->src[SRC_X].ne[0],
+                                     .n_vocab = op_rows(&c->src[SRC_W]),
+                                     .r = op_present(&c->src[SRC_U]) ? c->src[SRC_U].ne[0] : 0,
+                                     .chunk = chunk_of(c),
+                                     .logits = work,
+                                     .work = (char *)work + logits_bytes(c),
+                                     .slab_bytes = (size_t)GEMM_SCRATCH_BYTES};
 }
 
 const op_row op_row_linear_cross_entropy = {

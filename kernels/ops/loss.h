@@ -49,8 +49,8 @@ typedef enum loss_step { LOSS_LOGITS, LOSS_ROWS, LOSS_WEIGHTS, LOSS_INPUTS } los
 static inline bool loss_has_weights(const op_linear_cross_entropy_args *const a) { return a->dw || a->db; }
 static inline bool loss_has_inputs(const op_linear_cross_entropy_args *const a) { return a->dx || a->du; }
 
-static inline loss_step loss_phase(const op_linear_cross_entropy_args *const a, const int phase, int64_t *const r0,
-                                   int64_t *const r1) {
+static inline loss_step loss_phase(const op_linear_cross_entropy_args *const a, const int phase,
+                                   int64_t *const r0, int64_t *const r1) {
   const int steps = 2 + loss_has_weights(a) + loss_has_inputs(a), at = phase % steps;
   *r0 = phase / steps * a->chunk;
   *r1 = *r0 + a->chunk < a->rows ? *r0 + a->chunk : a->rows;

@@ -64,8 +64,8 @@ static void ref_attention(const void *const args, const int phase, const int wor
 }
 
 /* P and ds of one (head, row, key). */
-static float prob_and_ds(const op_attention_back_args *const a, const int64_t h, const int64_t r, const int64_t j,
-                         float *const ds) {
+static float prob_and_ds(const op_attention_back_args *const a, const int64_t h, const int64_t r,
+                         const int64_t j, float *const ds) {
   const int64_t n = a->head_size, kv = h / (a->n_heads / a->n_kv_heads), at = h * a->rows + r;
   const float s = a->scale * dot(a->q + r * a->ldq + h * n, a->k + j * a->ldk + kv * n, n);
   const float p = m_exp(s - a->stats[at]) / a->stats[a->n_heads * a->rows + at];

@@ -11,13 +11,16 @@ enum { PIECE = 256 }; /* elements of W dequantized at once: a multiple of every 
 typedef op_linear_cross_entropy_args loss_args;
 
 /* Elements [i, i + n) of row j of W, where i is a multiple of the block. */
-static void w_piece(const loss_args *const a, const int64_t j, const int64_t i, const int64_t n, float *const out) {
-  dequantize_row(a->w_type, (const char *)a->w + (size_t)j * a->w_row_bytes + dtype_bytes(a->w_type, i), out, n);
+static void w_piece(const loss_args *const a, const int64_t j, const int64_t i, const int64_t n,
+                    float *const out) {
+  dequantize_row(a->w_type, (const char *)a->w + (size_t)j * a->w_row_bytes + dtype_bytes(a->w_type, i), out,
+                 n);
 }
 
 static int64_t piece_at(const int64_t i, const int64_t end) { return end - i < PIECE ? end - i : PIECE; }
 
-static void logits(const loss_args *const a, const int64_t r0, const int64_t r1, const int64_t j0, const int64_t j1) {
+static void logits(const loss_args *const a, const int64_t r0, const int64_t r1, const int64_t j0,
+                   const int64_t j1) {
   const int64_t ld = loss_ld(a->n_vocab);
   float w[PIECE];
   for (int64_t j = j0; j < j1; j++) {
@@ -57,7 +60,8 @@ static void row(const loss_args *const a, const int64_t r, float *const z) {
     z[j] = (m_exp(z[j] - m) / e - (j == a->target[r] ? 1.0f : 0.0f)) * factor;
 }
 
-static void weights(const loss_args *const a, const int64_t r0, const int64_t r1, const int64_t j0, const int64_t j1) {
+static void weights(const loss_args *const a, const int64_t r0, const int64_t r1, const int64_t j0,
+                    const int64_t j1) {
   const int64_t ld = loss_ld(a->n_vocab);
   for (int64_t j = j0; j < j1; j++)
     for (int64_t r = r0; r < r1; r++) {
@@ -70,7 +74,8 @@ static void weights(const loss_args *const a, const int64_t r0, const int64_t r1
 }
 
 /* Columns [i0, i1) of dx. */
-static void inputs_dx(const loss_args *const a, const int64_t r0, const int64_t r1, const int64_t i0, const int64_t i1) {
+static void inputs_dx(const loss_args *const a, const int64_t r0, const int64_t r1, const int64_t i0,
+                      const int64_t i1) {
   const int64_t ld = loss_ld(a->n_vocab);
   float w[PIECE];
   for (int64_t i = i0; i < i1; i += PIECE) {
@@ -94,12 +99,14 @@ static void inputs_du(const loss_args *const a, const int64_t r0, const int64_t 
   for (int64_t r = r_first; r < r_last && r < r1; r++)
     for (int64_t t = 0; t < a->r; t++) {
       float c = 0;
-      for (int64_t j = 0; j < a->n_vocab; j++) c = m_fma(a->logits[(r - r0) * ld + j], a->b[j * a->ldb + t], c);
+      for (int64_t j = 0; j < a->n_vocab; j++)
+        c = m_fma(a->logits[(r - r0) * ld + j], a->b[j * a->ldb + t], c);
       a->du[r * a->lddu + t] = c;
     }
 }
 
-static void ref_linear_cross_entropy(const void *const args, const int phase, const int worker, const int workers) {
+static void ref_linear_cross_entropy(const void *const args, const int phase, const int worker,
+                                     const int workers) {
   const loss_args *const a = args;
   const int64_t ld = loss_ld(a->n_vocab);
   int64_t r0, r1, first, last;
@@ -122,4 +129,6 @@ static void ref_linear_cross_entropy(const void *const args, const int phase, co
   }
 }
 
-void ref_register_loss(op_kernel *table[OP_COUNT]) { table[OP_LINEAR_CROSS_ENTROPY] = ref_linear_cross_entropy; }
+void ref_register_loss(op_kernel *table[OP_COUNT]) {
+  table[OP_LINEAR_CROSS_ENTROPY] = ref_linear_cross_entropy;
+}

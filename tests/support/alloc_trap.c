@@ -2,6 +2,7 @@
  *
  * glibc exports its allocator a second time under __libc_ names, so the stand-ins need no dlsym, which itself
  * allocates. mmap, mremap and brk go to the kernel directly. */
+#undef _FILE_OFFSET_BITS /* it would rename mmap to mmap64, and both are defined here */
 #include "tests/support/alloc_trap.h"
 
 #include <dlfcn.h>
