@@ -3,7 +3,15 @@
 
 #include <string.h>
 
-static size_t align_up(const size_t bytes) { return (bytes + 63) & ~(size_t)63; }
+#include "arena/guard.h"
+
+#ifdef STINT_DEBUG
+enum { BEHIND_BYTES = GUARD_CANARY_BYTES }; /* a canary behind each buffer */
+#else
+enum { BEHIND_BYTES = 0 };
+#endif
+
+static size_t buffer_bytes(const size_t bytes) { return ((bytes + 63) & ~(size_t)63) + BEHIND_BYTES; }
 
 /* May destination j of node n lie on source i? Only when that source appears once: a second reading of it in the same
  * node has an alias rule of its own. */
@@ -31,7 +39,7 @@ static void find_lifetimes(const graph *const g, int32_t *const born, int32_t *c
 
 static int32_t add_buffer(schedule *const s, const graph_id tensor, const int32_t born, const int32_t dies,
                           const size_t bytes) {
-  s->buffers[s->n_buffers] = (schedule_buffer){tensor, born, dies, align_up(bytes), 0};
+  s->buffers[s->n_buffers] = (schedule_buffer){tensor, born, dies, buffer_bytes(bytes), 0};
   return s->n_buffers++;
 }
 
@@ -39,7 +47,7 @@ static int32_t add_buffer(schedule *const s, const graph_id tensor, const int32_
 static int32_t inherit(const schedule *const s, const graph_node *const n, const int32_t node, const int j,
                        const bool *const taken) {
   const graph *const g = s->g;
-  const size_t bytes = align_up(op_span_bytes(&graph_at(g, n->dst[j])->shape));
+  const size_t bytes = buffer_bytes(op_span_bytes(&graph_at(g, n->dst[j])->shape));
   for (int i = 0; i < OP_MAX_SRC; i++) {
     if (n->src[i] == GRAPH_NONE || taken[i] || !alias_allowed(n, j, i)) continue;
     const int32_t b = s->buffer_of[n->src[i]];

@@ -14,7 +14,8 @@
 #include "kernels/math/philox.h"
 
 static stint_status stale(const char *path, const char *what, stint_error *error) {
-  return stint_fail(error, STINT_BAD_INPUT, "%s: not a token file that stint can use: %s; remove it, and it is made again", path,
+  return stint_fail(error, STINT_BAD_INPUT,
+                    "%s: not a token file that stint can use: %s; remove it, and it is made again", path,
                     what);
 }
 
@@ -23,9 +24,11 @@ static stint_status check(const char *path, data_set *s, stint_error *error) {
   token_header h;
   if (s->map.bytes < sizeof h) return stale(path, "it is shorter than a header", error);
   memcpy(&h, s->map.base, sizeof h);
-  if (memcmp(h.magic, TOKEN_FILE_MAGIC, sizeof h.magic) != 0) return stale(path, "its first bytes are others", error);
+  if (memcmp(h.magic, TOKEN_FILE_MAGIC, sizeof h.magic) != 0)
+    return stale(path, "its first bytes are others", error);
   if (h.version != TOKEN_FILE_VERSION) return stale(path, "it is of another version", error);
-  if (h.header_digest != digest_of(&h, sizeof h - sizeof h.header_digest)) return stale(path, "its header is damaged", error);
+  if (h.header_digest != digest_of(&h, sizeof h - sizeof h.header_digest))
+    return stale(path, "its header is damaged", error);
   const uint64_t bytes = s->map.bytes;
   if (h.n_tokens > bytes / 4 || h.n_documents >= bytes / 8 ||
       token_file_starts_at(h.n_tokens) + (h.n_documents + 1) * 8 != bytes)
@@ -38,16 +41,19 @@ static stint_status check(const char *path, data_set *s, stint_error *error) {
   if (s->document_start[0] != 0 || s->document_start[h.n_documents] != h.n_tokens)
     return stale(path, "its documents do not cover its tokens", error);
   for (uint64_t d = 0; d < h.n_documents; d++)
-    if (s->document_start[d] >= s->document_start[d + 1]) return stale(path, "its documents are not in order", error);
+    if (s->document_start[d] >= s->document_start[d + 1])
+      return stale(path, "its documents are not in order", error);
   for (uint64_t i = 0; i < h.n_tokens; i++)
-    if ((uint32_t)s->tokens[i] >= h.n_vocab) return stale(path, "a token is outside of the vocabulary", error);
+    if ((uint32_t)s->tokens[i] >= h.n_vocab)
+      return stale(path, "a token is outside of the vocabulary", error);
   return STINT_OK;
 }
 
 stint_status data_open(const char *token_path, const int64_t ctx, data_set *out, stint_error *error) {
   *out = (data_set){0};
   if (ctx < 1 || ctx > INT32_MAX)
-    return stint_fail(error, STINT_BAD_INPUT, "a row of %lld tokens cannot be made; 1 to %d can", (long long)ctx, INT32_MAX);
+    return stint_fail(error, STINT_BAD_INPUT, "a row of %lld tokens cannot be made; 1 to %d can",
+                      (long long)ctx, INT32_MAX);
   STINT_TRY(file_map_open(token_path, &out->map, error));
   const stint_status status = check(token_path, out, error);
   if (status != STINT_OK) {
@@ -59,7 +65,8 @@ stint_status data_open(const char *token_path, const int64_t ctx, data_set *out,
   out->n_rows = out->n_trained / (uint64_t)ctx + (out->n_trained % (uint64_t)ctx != 0);
   if (out->n_trained == 0) {
     data_close(out);
-    return stint_fail(error, STINT_BAD_INPUT, "%s: no document has the 2 tokens that are needed, one to read and one to predict",
+    return stint_fail(error, STINT_BAD_INPUT,
+                      "%s: no document has the 2 tokens that are needed, one to read and one to predict",
                       token_path);
   }
   return STINT_OK;
@@ -117,8 +124,8 @@ static void put(data_batch *b, const int64_t rows, const int64_t at, const int64
   b->span[rows + at] = (int32_t)at;
 }
 
-double data_fill(const data_set *set, const uint64_t first, const int64_t n, const uint64_t seed, const uint64_t epoch,
-                 const bool shuffle, data_batch *out) {
+double data_fill(const data_set *set, const uint64_t first, const int64_t n, const uint64_t seed,
+                 const uint64_t epoch, const bool shuffle, data_batch *out) {
   const int64_t ctx = set->ctx, rows = n * ctx;
   int64_t n_weights = 0;
   for (int64_t w = 0; w < n; w++) {

@@ -24,13 +24,13 @@ typedef struct data_prepared {
   uint64_t text_digest; /* XXH3 of each document's length (u64) and text, in order */
 } data_prepared;
 
-/* Tokenizes `n_paths` files (a .jsonl file line by line; anything else as one document) to `token_path` (written
+/* Tokenizes `n_paths` files (.jsonl and .json line by line; anything else as one document) to `token_path` (written
  * as token_path.tmp, renamed). Uses `scratch` only. Empty data, a directory, a malformed line (file and line number), a missing `text`
  * member, invalid UTF-8 in JSON: BAD_INPUT. */
 stint_status data_prepare(tokenizer *t, const char *const *paths, size_t n_paths, const char *token_path,
                           void *scratch, size_t scratch_bytes, data_prepared *out, stint_error *error);
-size_t data_prepare_bytes(void); /* the scratch that it needs: lines of JSON up to some 200 kB; ten more bytes of scratch
-                                  * allow a byte more */
+/* The scratch that it needs: enough for lines of JSON up to some 200 kB; ten more bytes allow a byte more. */
+size_t data_prepare_bytes(void);
 
 typedef struct data_set {
   file_map map;
@@ -40,8 +40,8 @@ typedef struct data_set {
   int64_t ctx;
   uint64_t n_rows;    /* windows of ctx predictions */
   uint64_t n_trained; /* tokens that are predicted in one pass */
-  uint64_t text_digest, tokenizer_digest; /* for the manifest; a cache whose tokenizer_digest differs is stale */
-  int32_t n_vocab;                        /* of that tokenizer: every token is below it */
+  uint64_t text_digest, tokenizer_digest; /* a cache under another tokenizer_digest is stale */
+  int32_t n_vocab;      /* of that tokenizer: every token is below it */
 } data_set;
 
 stint_status data_open(const char *token_path, int64_t ctx, data_set *out, stint_error *error);
@@ -49,8 +49,9 @@ void data_close(data_set *set);
 
 /* One microbatch's arrays, `rows` = batch*ctx long, in memory that the caller planned. */
 typedef struct data_batch {
-  int32_t *token, *target, *position, *span; /* span: [2*rows], first keys then last keys, indices within the microbatch */
-  float *weight;                             /* 0 where nothing is predicted */
+  int32_t *token, *target, *position,
+      *span;     /* span: [2*rows], first keys then last keys, indices within the microbatch */
+  float *weight; /* 0 where nothing is predicted */
 } data_batch;
 
 /* Fills row windows [first, first + n) of an epoch's order (`epoch` and `seed` permute rows; shuffle = false: file

@@ -11,7 +11,7 @@ typedef struct digest {
 
 void digest_start(digest *d);
 void digest_add(digest *d, const void *data, size_t bytes);
-uint64_t digest_end(const digest *d);             /* may be called at any time; more may be added after */
+uint64_t digest_end(const digest *d);               /* may be called at any time; more may be added after */
 uint64_t digest_of(const void *data, size_t bytes); /* the same as start, add, end */
 
 #endif

@@ -88,8 +88,8 @@ static stint_status add_document(preparation *p, const char *text, const size_t 
 }
 
 /* What a failed encoding says, after the place where its text is. An IO failure is the sink's: told at the end. */
-static stint_status with_place(const preparation *p, const char *path, const uint64_t line, const stint_status status,
-                               stint_error *error) {
+static stint_status with_place(const preparation *p, const char *path, const uint64_t line,
+                               const stint_status status, stint_error *error) {
   if (status == STINT_OK || !error || p->ids.failed) return status;
   char text[STINT_ERROR_TEXT_BYTES];
   memcpy(text, error->text, sizeof text);
@@ -103,7 +103,8 @@ static bool is_blank(const char *text, const size_t n) {
   return true;
 }
 
-static stint_status add_lines(preparation *p, const char *path, const char *text, const size_t bytes, stint_error *error) {
+static stint_status add_lines(preparation *p, const char *path, const char *text, const size_t bytes,
+                              stint_error *error) {
   uint64_t line = 1, n_lines = 0;
   size_t at = bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0; /* a byte-order mark */
   for (; at < bytes; line++) {
@@ -111,7 +112,8 @@ static stint_status add_lines(preparation *p, const char *path, const char *text
     const size_t length = end ? (size_t)(end - (text + at)) : bytes - at;
     if (!is_blank(text + at, length)) {
       json_text document;
-      STINT_TRY(json_read_member(text + at, length, "text", path, line, p->line, p->line_bytes, &document, error));
+      STINT_TRY(
+          json_read_member(text + at, length, "text", path, line, p->line, p->line_bytes, &document, error));
       STINT_TRY(with_place(p, path, line, add_document(p, document.data, document.bytes, error), error));
       n_lines++;
     }
@@ -178,7 +180,8 @@ static stint_status io_failed(const char *path, const int cause, stint_error *er
                     strerror_r(cause, text, sizeof text));
 }
 
-static stint_status add_all(preparation *p, const char *const *paths, const size_t n_paths, stint_error *error) {
+static stint_status add_all(preparation *p, const char *const *paths, const size_t n_paths,
+                            stint_error *error) {
   const token_header later = {0};
   digest_start(&p->text);
   append(&p->ids, &later, sizeof later);
@@ -186,22 +189,26 @@ static stint_status add_all(preparation *p, const char *const *paths, const size
   p->count.text_digest = digest_end(&p->text);
   if (p->n_predicted == 0)
     return stint_fail(error, STINT_BAD_INPUT,
-                      "%s%s: the text has %llu tokens in %llu documents, and no document has the 2 that are needed, one to read "
-                      "and one to predict; give more text", n_paths ? paths[0] : "no files", n_paths > 1 ? " and the others" : "",
+                      "%s%s: the text has %llu tokens in %llu documents, and no document has the 2 that are "
+                      "needed, one to read "
+                      "and one to predict; give more text",
+                      n_paths ? paths[0] : "no files", n_paths > 1 ? " and the others" : "",
                       (unsigned long long)p->count.n_tokens, (unsigned long long)p->count.n_documents);
   append_starts(p);
   write_header(p);
   return STINT_OK;
 }
 
-stint_status data_prepare(tokenizer *t, const char *const *paths, const size_t n_paths, const char *token_path, void *scratch,
-                          const size_t scratch_bytes, data_prepared *out, stint_error *error) {
+stint_status data_prepare(tokenizer *t, const char *const *paths, const size_t n_paths,
+                          const char *token_path, void *scratch, const size_t scratch_bytes,
+                          data_prepared *out, stint_error *error) {
   char ids_path[PATH_BYTES], starts_path[PATH_BYTES];
   *out = (data_prepared){0};
   if (scratch_bytes < data_prepare_bytes())
-    return stint_fail(error, STINT_NO_MEMORY, "preparing data needs %zu bytes and was given %zu", data_prepare_bytes(),
-                      scratch_bytes);
-  if (strlen(token_path) > PATH_BYTES - 16) return stint_fail(error, STINT_BAD_INPUT, "%.200s...: the path is too long", token_path);
+    return stint_fail(error, STINT_NO_MEMORY, "preparing data needs %zu bytes and was given %zu",
+                      data_prepare_bytes(), scratch_bytes);
+  if (strlen(token_path) > PATH_BYTES - 16)
+    return stint_fail(error, STINT_BAD_INPUT, "%.200s...: the path is too long", token_path);
   snprintf(ids_path, sizeof ids_path, "%s.tmp", token_path);
   snprintf(starts_path, sizeof starts_path, "%s.starts.tmp", token_path);
 

@@ -1,6 +1,8 @@
 /* Binding and running; the only loop that runs kernels. */
 #include "engine/exec/program.h"
 
+#include "engine/exec/guards.h"
+
 static size_t align_up(const size_t bytes) { return (bytes + 63) & ~(size_t)63; }
 
 size_t program_bytes(const schedule *const plan) {
@@ -50,14 +52,23 @@ typedef struct run_job {
 static void run_worker(void *const context, const int worker, const int workers) {
   const run_job *const job = context;
   for (int32_t i = job->first; i < job->end; i++) {
+#ifdef STINT_DEBUG
+    if (worker == 0) guards_before(job->p, i);
+    pool_barrier(job->workers);
+#endif
     const program_step *const step = &job->p->steps[i];
     for (int phase = 0; phase < step->phases; phase++) {
       step->kernel(step->args, phase, worker, workers);
       pool_barrier(job->workers);
     }
-    if (!job->hook) continue;
-    if (worker == 0) job->hook(job->context, job->p, i);
+    if (job->hook) {
+      if (worker == 0) job->hook(job->context, job->p, i);
+      pool_barrier(job->workers);
+    }
+#ifdef STINT_DEBUG
+    if (worker == 0) guards_after(job->p, i);
     pool_barrier(job->workers);
+#endif
   }
 }
 
@@ -65,4 +76,7 @@ void program_run(const program *const p, pool *const workers, const int32_t firs
                  program_hook *const hook, void *const context) {
   run_job job = {p, workers, first, end, hook, context};
   pool_run(workers, run_worker, &job);
+#ifdef STINT_DEBUG
+  guards_lift(p, p->plan->packing.height_bytes);
+#endif
 }

@@ -24,7 +24,9 @@
 /* ---- shapes ---- */
 
 /* Whether the field's loaders take an adapter of this tensor: a matrix or a stack of matrices, and no bias, norm or
- * convolution. "All linear" is every base tensor of which this holds, embedding and head apart. */
+ * convolution. "All linear" is every base tensor of which this holds, embedding and head apart. A pair for
+ * token_embd.weight belongs only on a base that has an output.weight of its own: where the head is tied to the
+ * embedding, llama.cpp aborts when it evaluates with such an adapter. */
 bool adapter_can_target(const gguf_tensor *base);
 
 /* token_embd.weight, whose factors are stored the other way round. */

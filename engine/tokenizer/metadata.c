@@ -16,20 +16,24 @@
 #define MERGES "tokenizer.ggml.merges"
 
 /* An array of one of two element types, with `count` elements (0: any number above 0). */
-static stint_status get_array(const gguf_file *file, const char *name, const gguf_type type, const gguf_type other,
-                              const uint64_t count, const bool required, const gguf_key **out, stint_error *error) {
+static stint_status get_array(const gguf_file *file, const char *name, const gguf_type type,
+                              const gguf_type other, const uint64_t count, const bool required,
+                              const gguf_key **out, stint_error *error) {
   const gguf_key *key = *out = gguf_find_key(file, name);
   if (!key && !required) return STINT_OK;
   if (!key)
-    return stint_fail(error, STINT_BAD_INPUT, "%s: the key %s is missing; convert the model again, with its tokenizer",
-                      file->path, name);
+    return stint_fail(error, STINT_BAD_INPUT,
+                      "%s: the key %s is missing; convert the model again, with its tokenizer", file->path,
+                      name);
   if (key->type != GGUF_ARRAY || (key->element != type && key->element != other))
-    return stint_fail(error, STINT_BAD_INPUT, "%s: key %s, byte %zu: it is %s%s, and an array of %s is needed", file->path,
-                      name, key->offset, key->type == GGUF_ARRAY ? "an array of " : "",
-                      gguf_type_name(key->type == GGUF_ARRAY ? key->element : key->type), gguf_type_name(type));
+    return stint_fail(
+        error, STINT_BAD_INPUT, "%s: key %s, byte %zu: it is %s%s, and an array of %s is needed", file->path,
+        name, key->offset, key->type == GGUF_ARRAY ? "an array of " : "",
+        gguf_type_name(key->type == GGUF_ARRAY ? key->element : key->type), gguf_type_name(type));
   if (key->count == 0 || (count && key->count != count))
-    return stint_fail(error, STINT_BAD_INPUT, "%s: key %s, byte %zu: it has %llu elements, and %llu %s", file->path, name,
-                      key->offset, (unsigned long long)key->count, (unsigned long long)(count ? count : 1),
+    return stint_fail(error, STINT_BAD_INPUT, "%s: key %s, byte %zu: it has %llu elements, and %llu %s",
+                      file->path, name, key->offset, (unsigned long long)key->count,
+                      (unsigned long long)(count ? count : 1),
                       count ? "tokens need as many" : "is the least");
   *out = key;
   return STINT_OK;
@@ -45,8 +49,10 @@ static stint_status get_kind(const gguf_file *file, tok_shape *s, stint_error *e
   }
   if (!gguf_text_is(model, "gpt2"))
     return stint_fail(error, STINT_UNSUPPORTED,
-                      "%s: key tokenizer.ggml.model: %s is not a kind of tokenizer that stint knows; it knows llama (SPM) and "
-                      "gpt2 (BPE)", file->path, gguf_quote(quoted, model));
+                      "%s: key tokenizer.ggml.model: %s is not a kind of tokenizer that stint knows; it "
+                      "knows llama (SPM) and "
+                      "gpt2 (BPE)",
+                      file->path, gguf_quote(quoted, model));
   s->kind = TOK_BPE;
   STINT_TRY(gguf_get_text(file, "tokenizer.ggml.pre", &pre, error));
   s->pre = tok_pre_find(pre);
@@ -54,12 +60,14 @@ static stint_status get_kind(const gguf_file *file, tok_shape *s, stint_error *e
   char names[400];
   tok_pre_names(names, sizeof names);
   return stint_fail(error, STINT_UNSUPPORTED,
-                    "%s: key tokenizer.ggml.pre: %s is not a pre-tokenizer that stint knows, and a guess would train on wrong "
-                    "tokens; it knows %s", file->path, gguf_quote(quoted, pre), names);
+                    "%s: key tokenizer.ggml.pre: %s is not a pre-tokenizer that stint knows, and a guess "
+                    "would train on wrong "
+                    "tokens; it knows %s",
+                    file->path, gguf_quote(quoted, pre), names);
 }
 
-static stint_status get_special(const gguf_file *file, const char *name, const int32_t n_vocab, const int32_t otherwise,
-                                int32_t *out, stint_error *error) {
+static stint_status get_special(const gguf_file *file, const char *name, const int32_t n_vocab,
+                                const int32_t otherwise, int32_t *out, stint_error *error) {
   int64_t value;
   STINT_TRY(gguf_get_int_or(file, name, 0, n_vocab - 1, otherwise < n_vocab ? otherwise : -1, &value, error));
   *out = (int32_t)value;
@@ -72,15 +80,16 @@ stint_status tok_read_shape(const gguf_file *file, tok_shape *s, stint_error *er
   STINT_TRY(get_array(file, TOKENS, GGUF_STRING, GGUF_STRING, 0, true, &s->tokens, error));
   const uint64_t n = s->tokens->count;
   if (n > TOK_MAX_VOCAB || s->tokens->value_bytes > UINT32_MAX - 8)
-    return stint_fail(error, STINT_UNSUPPORTED, "%s: key " TOKENS ": %llu tokens in %zu bytes; at most %d in 4 GiB are supported",
+    return stint_fail(error, STINT_UNSUPPORTED,
+                      "%s: key " TOKENS ": %llu tokens in %zu bytes; at most %d in 4 GiB are supported",
                       file->path, (unsigned long long)n, s->tokens->value_bytes, TOK_MAX_VOCAB);
   STINT_TRY(get_array(file, TYPES, GGUF_I32, GGUF_U32, n, false, &s->types, error));
   STINT_TRY(get_array(file, SCORES, GGUF_F32, GGUF_F32, n, false, &s->scores, error));
   if (s->kind == TOK_BPE) {
     STINT_TRY(get_array(file, MERGES, GGUF_STRING, GGUF_STRING, 0, true, &s->merges, error));
     if (s->merges->count > TOK_MAX_VOCAB)
-      return stint_fail(error, STINT_UNSUPPORTED, "%s: key " MERGES ": %llu merges; at most %d are supported", file->path,
-                        (unsigned long long)s->merges->count, TOK_MAX_VOCAB);
+      return stint_fail(error, STINT_UNSUPPORTED, "%s: key " MERGES ": %llu merges; at most %d are supported",
+                        file->path, (unsigned long long)s->merges->count, TOK_MAX_VOCAB);
   }
   for (uint64_t i = 0; s->types && i < n; i++) s->n_user += gguf_array_int(s->types, i) == TOK_USER;
 
@@ -95,16 +104,23 @@ stint_status tok_read_shape(const gguf_file *file, tok_shape *s, stint_error *er
   STINT_TRY(gguf_get_bool_or(file, "tokenizer.ggml.add_space_prefix", spm, &s->space_prefix, error));
   if (s->adds_bos && s->bos < 0)
     return stint_fail(error, STINT_BAD_INPUT,
-                      "%s: the tokenizer starts a text with its BOS token, but the key tokenizer.ggml.bos_token_id is missing; "
-                      "add it, or set tokenizer.ggml.add_bos_token to false", file->path);
+                      "%s: the tokenizer starts a text with its BOS token, but the key "
+                      "tokenizer.ggml.bos_token_id is missing; "
+                      "add it, or set tokenizer.ggml.add_bos_token to false",
+                      file->path);
   if (s->adds_eos && s->eos < 0)
-    return stint_fail(error, STINT_BAD_INPUT,
-                      "%s: the key tokenizer.ggml.add_eos_token is true, but tokenizer.ggml.eos_token_id is missing", file->path);
+    return stint_fail(
+        error, STINT_BAD_INPUT,
+        "%s: the key tokenizer.ggml.add_eos_token is true, but tokenizer.ggml.eos_token_id is missing",
+        file->path);
   return STINT_OK;
 }
 
 static int hex_digit(const char c) {
-  return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+  return c >= '0' && c <= '9'   ? c - '0'
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                : -1;
 }
 
 /* "<0x0A>" -> 10, anything else -> -1 */
@@ -127,9 +143,11 @@ static stint_status fill_bytes(tokenizer *t, const gguf_file *file, stint_error 
     char text[4] = {(char)byte};
     const size_t n = t->kind == TOK_SPM ? 1 : tok_put_utf8(tok_byte_to_code((unsigned char)byte), text);
     t->byte_id[byte] = tok_vocab_find(t, text, n);
-    if (t->byte_id[byte] < 0 && t->kind == TOK_SPM) t->byte_id[byte] = t->unknown;
+    if (t->byte_id[byte] < 0 && t->kind == TOK_SPM && t->type[t->unknown] == TOK_UNKNOWN)
+      t->byte_id[byte] = t->unknown;
     if (t->byte_id[byte] < 0 && t->kind == TOK_SPM)
-      return stint_fail(error, STINT_BAD_INPUT, "%s: key " TOKENS ": no token stands for byte 0x%02X and there is no unknown token",
+      return stint_fail(error, STINT_BAD_INPUT,
+                        "%s: key " TOKENS ": no token stands for byte 0x%02X and there is no unknown token",
                         file->path, (unsigned)byte);
   }
   return STINT_OK;
@@ -188,13 +206,15 @@ stint_status tok_fill_vocab(tokenizer *t, const gguf_file *file, const tok_shape
     t->type[i] = (uint8_t)(type >= TOK_NORMAL && type <= TOK_BYTE ? type : TOK_NORMAL);
     const float score = tok_score(t, (int32_t)i);
     if (score != score)
-      return stint_fail(error, STINT_BAD_INPUT, "%s: key " SCORES ", byte %zu: element %u is not a number", file->path,
-                        s->scores->offset, i);
+      return stint_fail(error, STINT_BAD_INPUT, "%s: key " SCORES ", byte %zu: element %u is not a number",
+                        file->path, s->scores->offset, i);
   }
-  if (i != s->tokens->count) return stint_fail(error, STINT_INTERNAL, "%s: key " TOKENS ": its texts end early", file->path);
+  if (i != s->tokens->count)
+    return stint_fail(error, STINT_INTERNAL, "%s: key " TOKENS ": its texts end early", file->path);
   t->text_at[i] = (uint32_t)s->tokens->value_bytes + 8;
   for (int32_t id = 0; id < t->n_vocab; id++)
-    if (t->type[id] != TOK_CONTROL && t->type[id] != TOK_UNKNOWN && t->type[id] != TOK_BYTE) tok_vocab_add(t, id);
+    if (t->type[id] != TOK_CONTROL && t->type[id] != TOK_UNKNOWN && t->type[id] != TOK_BYTE)
+      tok_vocab_add(t, id);
   for (int byte = 0; byte < 256; byte++) t->byte_id[byte] = -1;
   fill_user(t);
   return fill_bytes(t, file, error);

@@ -10,9 +10,9 @@
 #include "engine/tokenizer/tokenizer.h"
 
 enum {
-  TOK_WINDOW_BYTES = 32768,     /* the longest stretch that cannot be cut; also the text held at once */
-  TOK_POOL_BYTES = 256 * 1024,  /* all that PCRE2 may take */
-  TOK_OUT_IDS = 1024,           /* ids handed to the sink at once */
+  TOK_WINDOW_BYTES = 32768,    /* the longest stretch that cannot be cut; also the text held at once */
+  TOK_POOL_BYTES = 256 * 1024, /* all that PCRE2 may take */
+  TOK_OUT_IDS = 1024,          /* ids handed to the sink at once */
   TOK_MAX_VOCAB = 1 << 24
 };
 
@@ -31,8 +31,13 @@ typedef struct tok_pre_row {
 const tok_pre_row *tok_pre_find(gguf_text name); /* NULL: unknown */
 size_t tok_pre_names(char *out, size_t room);    /* "default, gpt-2, ..." */
 
-typedef struct tok_slot { uint32_t tag, id_plus_1; } tok_slot; /* 0: empty */
-typedef struct tok_merge { int32_t left, right, result; uint32_t rank; } tok_merge; /* left -1: empty */
+typedef struct tok_slot {
+  uint32_t tag, id_plus_1;
+} tok_slot; /* 0: empty */
+typedef struct tok_merge {
+  int32_t left, right, result;
+  uint32_t rank;
+} tok_merge; /* left -1: empty */
 
 /* A piece of the stretch being merged: bytes [at, at + n) of the window; n = 0: merged away. */
 typedef struct tok_symbol {
@@ -41,7 +46,11 @@ typedef struct tok_symbol {
   int32_t id; /* -1: no token */
 } tok_symbol;
 /* Two neighbours that would make a token: lowest key first, key = priority << 32 | left. */
-typedef struct tok_pair { uint64_t key; uint32_t n; int32_t result; } tok_pair;
+typedef struct tok_pair {
+  uint64_t key;
+  uint32_t n;
+  int32_t result;
+} tok_pair;
 
 struct tokenizer {
   tok_kind kind;
@@ -54,7 +63,7 @@ struct tokenizer {
 
   const unsigned char *texts;  /* the value of tokenizer.ggml.tokens */
   const unsigned char *scores; /* f32, unaligned; NULL: all 0 */
-  uint32_t *text_at;           /* [n_vocab + 1] of a token's bytes in texts; a length field of 8 lies before each */
+  uint32_t *text_at; /* [n_vocab + 1] of a token's bytes in texts; a length field of 8 lies before each */
   uint8_t *type;
   tok_slot *slots;
   uint32_t slot_mask, max_token_bytes;
@@ -73,9 +82,9 @@ struct tokenizer {
   size_t pool_used;
   void *pattern, *match, *match_context;
 
-  char *window;   /* [TOK_WINDOW_BYTES] text under work */
-  char *mapped;   /* [2*TOK_WINDOW_BYTES] a word in the alphabet of the vocabulary */
-  char *mark;     /* [TOK_WINDOW_BYTES] where user tokens win; absent without user tokens */
+  char *window; /* [TOK_WINDOW_BYTES] text under work */
+  char *mapped; /* [2*TOK_WINDOW_BYTES] a word in the alphabet of the vocabulary */
+  char *mark;   /* [TOK_WINDOW_BYTES] where user tokens win; absent without user tokens */
   tok_symbol *symbols;
   tok_pair *heap;
   uint32_t n_heap;
@@ -104,13 +113,15 @@ static inline const char *tok_text(const tokenizer *t, int32_t id, size_t *bytes
   return (const char *)t->texts + t->text_at[id];
 }
 float tok_score(const tokenizer *t, int32_t id);
-void tok_vocab_add(tokenizer *t, int32_t id);                            /* a later equal text replaces */
-int32_t tok_vocab_find(const tokenizer *t, const char *text, size_t n); /* -1; never a control, unknown or byte token */
+void tok_vocab_add(tokenizer *t, int32_t id); /* a later equal text replaces */
+int32_t tok_vocab_find(const tokenizer *t, const char *text,
+                       size_t n); /* -1; never a control, unknown or byte token */
 
 /* ---- text.c: UTF-8 and the byte alphabet of BPE vocabularies ---- */
-size_t tok_symbol_length(unsigned char lead);                            /* 1..4, by the lead byte alone */
-size_t tok_put_utf8(uint32_t code, char *out);                           /* 1..4 bytes */
-uint32_t tok_get_utf8(const char *text, size_t n, size_t *used);         /* 0xFFFD and 1 for a byte that starts nothing */
+size_t tok_symbol_length(unsigned char lead);  /* 1..4, by the lead byte alone */
+size_t tok_put_utf8(uint32_t code, char *out); /* 1..4 bytes */
+uint32_t tok_get_utf8(const char *text, size_t n,
+                      size_t *used); /* 0xFFFD and 1 for a byte that starts nothing */
 uint32_t tok_byte_to_code(unsigned char byte);
 int tok_code_to_byte(uint32_t code); /* -1: not of the alphabet */
 
@@ -124,7 +135,8 @@ stint_status tok_too_long(const tokenizer *t, size_t at, stint_error *error);
 
 /* ---- one stretch of raw text ---- `at`: of the text in the document, for messages */
 stint_status tok_spm_load(tokenizer *t, stint_error *error);
-stint_status tok_spm_encode(tokenizer *t, const char *text, size_t n, size_t at, bool prefix, stint_error *error);
+stint_status tok_spm_encode(tokenizer *t, const char *text, size_t n, size_t at, bool prefix,
+                            stint_error *error);
 stint_status tok_bpe_load(tokenizer *t, const gguf_key *merges, stint_error *error);
 stint_status tok_bpe_encode(tokenizer *t, const char *text, size_t n, size_t at, stint_error *error);
 bool tok_pair_find_bpe(const tokenizer *t, int32_t left, int32_t right, uint32_t *rank, int32_t *result);

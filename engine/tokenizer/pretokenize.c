@@ -15,17 +15,21 @@
 
 #include "engine/tokenizer/parts.h"
 
-#define WHITE "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
+#define WHITE                                                                                                \
+  "\\x{9}-\\x{D}\\x{20}\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{"   \
+  "3000}"
 #define MARKS "\\p{P}$+<=>^~|"
 
-#define CONTRACTIONS "'(?:[stmd]|re|ve|ll)"
+#define CONTRACTIONS          "'(?:[stmd]|re|ve|ll)"
 #define CONTRACTIONS_ANY_CASE "'(?:[sStTmMdD]|[rR][eE]|[vV][eE]|[lL][lL])"
 
 #define GPT2                                                                                                 \
-  CONTRACTIONS "| ?\\p{L}++| ?\\p{N}++| ?[^" WHITE "\\p{L}\\p{N}]++|[" WHITE "]+(?![^" WHITE "])|[" WHITE "]++"
+  CONTRACTIONS "| ?\\p{L}++| ?\\p{N}++| ?[^" WHITE "\\p{L}\\p{N}]++|[" WHITE "]+(?![^" WHITE "])|[" WHITE    \
+               "]++"
 /* digits one by one first, then GPT2 on what lies between them */
 #define SMOLLM                                                                                               \
-  "\\p{N}|" CONTRACTIONS "| ?\\p{L}++| ?[^" WHITE "\\p{L}\\p{N}]++|[" WHITE "]+(?![^" WHITE "\\p{N}])|[" WHITE "]++"
+  "\\p{N}|" CONTRACTIONS "| ?\\p{L}++| ?[^" WHITE "\\p{L}\\p{N}]++|[" WHITE "]+(?![^" WHITE                  \
+  "\\p{N}])|[" WHITE "]++"
 /* runs of marks first; then GPT2; then digits apart from their space, in threes */
 #define DEFAULT                                                                                              \
   "[" MARKS "]++| ?\\p{L}++|[0-9]{3}|(?:(?![0-9]{3})\\p{N})++| ?[^" WHITE "\\p{L}\\p{N}" MARKS "]++"         \
@@ -38,32 +42,19 @@
 
 /* ignore_merges and adds_bos as those models' own tokenizers do, whose GGUF files do not say it. */
 static const tok_pre_row rows[] = {
-    {"default", DEFAULT, false, false},
-    {"gpt-2", GPT2, false, false},
-    {"phi-2", GPT2, false, false},
-    {"olmo", GPT2, false, false},
-    {"mpt", GPT2, false, false},
-    {"jais", GPT2, false, false},
-    {"trillion", GPT2, false, false},
-    {"gigachat", GPT2, false, false},
-    {"smollm", SMOLLM, false, false},
-    {"starcoder", SMOLLM, false, false},
-    {"refact", SMOLLM, false, false},
-    {"command-r", SMOLLM, false, false},
-    {"codeshell", SMOLLM, false, false},
-    {"exaone", SMOLLM, false, false},
-    {"minerva-7b", SMOLLM, false, false},
-    {"llama-bpe", LLAMA3, true, true},
-    {"llama3", LLAMA3, true, true},
-    {"llama-v3", LLAMA3, true, true},
-    {"falcon3", LLAMA3, true, true},
-    {"pixtral", LLAMA3, true, true},
-    {"dbrx", LLAMA3, false, false},
-    {"smaug-bpe", LLAMA3, false, false},
-    {"qwen2", QWEN2, false, false},
-    {"deepseek-r1-qwen", QWEN2, false, false},
-    {"megrez", QWEN2, false, false},
-    {"stablelm2", QWEN2, false, false},
+    {"default", DEFAULT, false, false},   {"gpt-2", GPT2, false, false},
+    {"phi-2", GPT2, false, false},        {"olmo", GPT2, false, false},
+    {"mpt", GPT2, false, false},          {"jais", GPT2, false, false},
+    {"trillion", GPT2, false, false},     {"gigachat", GPT2, false, false},
+    {"smollm", SMOLLM, false, false},     {"starcoder", SMOLLM, false, false},
+    {"refact", SMOLLM, false, false},     {"command-r", SMOLLM, false, false},
+    {"codeshell", SMOLLM, false, false},  {"exaone", SMOLLM, false, false},
+    {"minerva-7b", SMOLLM, false, false}, {"llama-bpe", LLAMA3, true, true},
+    {"llama3", LLAMA3, true, true},       {"llama-v3", LLAMA3, true, true},
+    {"falcon3", LLAMA3, true, true},      {"pixtral", LLAMA3, true, true},
+    {"dbrx", LLAMA3, false, false},       {"smaug-bpe", LLAMA3, false, false},
+    {"qwen2", QWEN2, false, false},       {"deepseek-r1-qwen", QWEN2, false, false},
+    {"megrez", QWEN2, false, false},      {"stablelm2", QWEN2, false, false},
     {"hunyuan", QWEN2, false, false},
 };
 
@@ -112,13 +103,14 @@ stint_status tok_pre_load(tokenizer *t, stint_error *error) {
   pcre2_general_context *general = pcre2_general_context_create(pool_take, pool_give, t);
   pcre2_compile_context *compile = general ? pcre2_compile_context_create(general) : NULL;
   if (compile)
-    t->pattern = pcre2_compile((PCRE2_SPTR)t->pre->pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK,
-                               &code, &at, compile);
+    t->pattern = pcre2_compile((PCRE2_SPTR)t->pre->pattern, PCRE2_ZERO_TERMINATED,
+                               PCRE2_UTF | PCRE2_UCP | PCRE2_NO_UTF_CHECK, &code, &at, compile);
   t->match = t->pattern ? pcre2_match_data_create(1, general) : NULL;
   t->match_context = t->match ? pcre2_match_context_create(general) : NULL;
   if (!t->match_context)
-    return stint_fail(error, STINT_INTERNAL, "the pattern of pre-tokenizer %s does not compile: PCRE2 error %d at %zu",
-                      t->pre->name, code, (size_t)at);
+    return stint_fail(error, STINT_INTERNAL,
+                      "the pattern of pre-tokenizer %s does not compile: PCRE2 error %d at %zu", t->pre->name,
+                      code, (size_t)at);
   /* Backtracking at most gives a run back byte by byte, so steps are bounded by the window. */
   (void)pcre2_set_match_limit(t->match_context, 64 * TOK_WINDOW_BYTES);
   /* The first match takes its frames from the pool; done here, so that encoding takes nothing. */
@@ -126,7 +118,8 @@ stint_status tok_pre_load(tokenizer *t, stint_error *error) {
   t->window[0] = 'a', t->window[1] = ' ';
   end = tok_pre_word(t, 0, 2, true);
   return end == 1 ? STINT_OK
-                  : stint_fail(error, STINT_INTERNAL, "the pattern of pre-tokenizer %s does not match", t->pre->name);
+                  : stint_fail(error, STINT_INTERNAL, "the pattern of pre-tokenizer %s does not match",
+                               t->pre->name);
 }
 
 size_t tok_pre_word(tokenizer *t, const size_t from, const size_t n, const bool last) {

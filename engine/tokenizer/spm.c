@@ -12,7 +12,8 @@
 
 static const char SPACE_MARK[3] = {'\xE2', '\x96', '\x81'};
 
-static uint64_t joined_bit(const tokenizer *t, const char *a, const size_t n_a, const char *b, const size_t n_b) {
+static uint64_t joined_bit(const tokenizer *t, const char *a, const size_t n_a, const char *b,
+                           const size_t n_b) {
   uint64_t word = 0;
   for (size_t i = 0; i < n_a; i++) word = word << 8 | (unsigned char)a[i];
   for (size_t i = 0; i < n_b; i++) word = word << 8 | (unsigned char)b[i];
@@ -57,8 +58,8 @@ static bool finish_piece(tokenizer *t, const uint32_t n) {
   return true;
 }
 
-stint_status tok_spm_encode(tokenizer *t, const char *text, const size_t n, const size_t at, const bool prefix,
-                            stint_error *error) {
+stint_status tok_spm_encode(tokenizer *t, const char *text, const size_t n, const size_t at,
+                            const bool prefix, stint_error *error) {
   size_t read = 0, filled = 0, done = 0; /* of the text; of the window: filled, and walked into symbols */
   uint32_t n_symbols = 0;
   if (prefix) {

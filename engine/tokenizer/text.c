@@ -5,7 +5,9 @@
  * stands for itself, each other byte, ascending, for U+0100 and on. */
 #include "engine/tokenizer/parts.h"
 
-size_t tok_symbol_length(const unsigned char lead) { return lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4; }
+size_t tok_symbol_length(const unsigned char lead) {
+  return lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+}
 
 size_t tok_put_utf8(const uint32_t code, char *out) {
   if (code < 0x80) {

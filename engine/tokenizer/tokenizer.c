@@ -63,14 +63,16 @@ stint_status tokenizer_bytes(const gguf_file *file, size_t *bytes, stint_error *
   return STINT_OK;
 }
 
-stint_status tokenizer_make(const gguf_file *file, void *buffer, const size_t bytes, tokenizer **out, stint_error *error) {
+stint_status tokenizer_make(const gguf_file *file, void *buffer, const size_t bytes, tokenizer **out,
+                            stint_error *error) {
   tok_shape shape;
   tokenizer sizes = {0};
   *out = NULL;
   STINT_TRY(tok_read_shape(file, &shape, error));
   const size_t need = lay_out(&sizes, &shape, NULL);
   if (bytes < need)
-    return stint_fail(error, STINT_NO_MEMORY, "%s: the tokenizer needs %zu bytes and was given %zu", file->path, need, bytes);
+    return stint_fail(error, STINT_NO_MEMORY, "%s: the tokenizer needs %zu bytes and was given %zu",
+                      file->path, need, bytes);
   memset(buffer, 0, need);
   tokenizer *t = buffer;
   (void)lay_out(t, &shape, buffer);
@@ -120,14 +122,14 @@ stint_status tok_stopped(stint_error *error) {
 
 stint_status tok_too_long(const tokenizer *t, const size_t at, stint_error *error) {
   return stint_fail(error, STINT_BAD_INPUT,
-                    "the text before byte %zu has no place to cut it for %zu bytes; put a space or a line break in", at,
+                    "the text before byte %zu has no place to cut it for %zu bytes; break it up", at,
                     t->window_bytes);
 }
 
 /* ---- documents ---- */
 
-static stint_status encode_raw(tokenizer *t, const char *text, const size_t from, const size_t end, const bool after_special,
-                               stint_error *error) {
+static stint_status encode_raw(tokenizer *t, const char *text, const size_t from, const size_t end,
+                               const bool after_special, stint_error *error) {
   if (end == from) return STINT_OK;
   if (t->kind == TOK_BPE) return tok_bpe_encode(t, text + from, end - from, from, error);
   return tok_spm_encode(t, text + from, end - from, from, t->space_prefix && after_special, error);
@@ -202,8 +204,8 @@ static stint_status encode_split(tokenizer *t, const char *text, const size_t by
   return encode_raw(t, text, raw, bytes, after_special, error);
 }
 
-stint_status tokenizer_encode(tokenizer *t, const char *text, const size_t bytes, const bool special, token_sink *sink,
-                              void *context, stint_error *error) {
+stint_status tokenizer_encode(tokenizer *t, const char *text, const size_t bytes, const bool special,
+                              token_sink *sink, void *context, stint_error *error) {
   t->sink = sink, t->sink_context = context;
   t->n_out = 0;
   if (special && t->adds_bos && !tok_emit(t, t->bos)) return tok_stopped(error);
@@ -214,7 +216,10 @@ stint_status tokenizer_encode(tokenizer *t, const char *text, const size_t bytes
 
 /* ---- back to text ---- */
 
-typedef struct decoded { char *out; size_t room, n; } decoded;
+typedef struct decoded {
+  char *out;
+  size_t room, n;
+} decoded;
 
 static void put(decoded *d, const char byte) {
   if (d->n < d->room) d->out[d->n] = byte;
@@ -233,7 +238,8 @@ size_t tokenizer_decode(const tokenizer *t, const int32_t id, char *out, const s
         return d.n;
       }
   for (size_t i = 0; i < n;) {
-    if (t->type[id] != TOK_USER && t->kind == TOK_SPM && n - i >= 3 && memcmp(text + i, "\xE2\x96\x81", 3) == 0) {
+    if (t->type[id] != TOK_USER && t->kind == TOK_SPM && n - i >= 3 &&
+        memcmp(text + i, "\xE2\x96\x81", 3) == 0) {
       put(&d, ' ');
       i += 3;
       continue;

@@ -22,14 +22,16 @@ typedef struct tokenizer tokenizer;
 /* Bytes that tokenizer_make will take from a buffer (scratch for encoding included). */
 stint_status tokenizer_bytes(const gguf_file *file, size_t *bytes, stint_error *error);
 /* Builds in `buffer` (64-byte aligned, at least that many bytes). Tables point into the file's map. */
-stint_status tokenizer_make(const gguf_file *file, void *buffer, size_t bytes, tokenizer **out, stint_error *error);
+stint_status tokenizer_make(const gguf_file *file, void *buffer, size_t bytes, tokenizer **out,
+                            stint_error *error);
 
 int32_t tokenizer_n_vocab(const tokenizer *t);
-int32_t tokenizer_bos(const tokenizer *t); /* -1: none */
-int32_t tokenizer_eos(const tokenizer *t); /* -1: none */
+int32_t tokenizer_bos(const tokenizer *t);   /* -1: none */
+int32_t tokenizer_eos(const tokenizer *t);   /* -1: none */
 bool tokenizer_adds_bos(const tokenizer *t); /* at the start of a document, as the metadata says */
 bool tokenizer_adds_eos(const tokenizer *t);
-uint64_t tokenizer_digest(const tokenizer *t); /* XXH3 of the metadata that decides ids: a cache made under another is stale */
+uint64_t tokenizer_digest(
+    const tokenizer *t); /* XXH3 of the metadata that decides ids: a cache made under another is stale */
 
 /* Receives ids in order; returns false to stop (encode then returns IO). */
 typedef bool token_sink(void *context, const int32_t *ids, size_t n);

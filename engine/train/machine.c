@@ -4,6 +4,7 @@
 #include "kernels/dispatch.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -29,11 +30,45 @@ static uint64_t read_number(const char *const path, const char *const key) {
 
 static uint64_t smaller(const uint64_t a, const uint64_t b) { return a < b ? a : b; }
 
+/* What one control group still allows: limit less use. */
+static uint64_t group_left(const char *const folder, const char *const limit_name, const char *const use_name) {
+  char path[640];
+  snprintf(path, sizeof path, "%s/%s", folder, limit_name);
+  const uint64_t limit = read_number(path, "");
+  if (limit == UINT64_MAX) return UINT64_MAX;
+  snprintf(path, sizeof path, "%s/%s", folder, use_name);
+  const uint64_t used = read_number(path, "");
+  return used == UINT64_MAX ? limit : used > limit ? 0 : limit - used;
+}
+
+/* The tightest of this process's memory control group and those above it. `marker` begins the group's path in
+ * /proc/self/cgroup ("0::" for version 2, ":memory:" for version 1). */
+static uint64_t groups_left(const char *const marker, const char *const mount, const char *const limit_name, const char *const use_name) {
+  char text[4096], folder[512];
+  const int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return UINT64_MAX;
+  const ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (n <= 0) return UINT64_MAX;
+  text[n] = 0;
+  const char *const at = strstr(text, marker);
+  if (!at) return UINT64_MAX;
+  const char *const path = at + strlen(marker);
+  snprintf(folder, sizeof folder, "%s%.*s", mount, (int)strcspn(path, "\n"), path);
+  uint64_t left = UINT64_MAX;
+  for (;;) {
+    left = smaller(left, group_left(folder, limit_name, use_name));
+    char *const slash = strrchr(folder, '/');
+    if (!slash || slash < folder + strlen(mount)) return left;
+    *slash = 0;
+  }
+}
+
 uint64_t machine_memory_bytes(void) {
   uint64_t bytes = read_number("/proc/meminfo", "MemAvailable:");
   if (bytes != UINT64_MAX) bytes *= 1024;
-  const uint64_t limit = read_number("/sys/fs/cgroup/memory.max", ""), used = read_number("/sys/fs/cgroup/memory.current", "");
-  if (limit != UINT64_MAX) bytes = smaller(bytes, used == UINT64_MAX || used > limit ? limit : limit - used);
+  bytes = smaller(bytes, groups_left("0::", "/sys/fs/cgroup", "memory.max", "memory.current"));
+  bytes = smaller(bytes, groups_left(":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"));
   struct rlimit address_space;
   if (getrlimit(RLIMIT_AS, &address_space) == 0 && address_space.rlim_cur != RLIM_INFINITY)
     bytes = smaller(bytes, (uint64_t)address_space.rlim_cur);
