@@ -32,7 +32,7 @@ void *bump_take(bump *b, size_t bytes, size_t align);
 
 /* n elements of `size`, checked for overflow. */
 void *bump_take_n(bump *b, size_t n, size_t size);
-#define BUMP_NEW(b, type) ((type *)bump_take((b), sizeof(type), _Alignof(type)))
+#define BUMP_NEW(b, type)      ((type *)bump_take((b), sizeof(type), _Alignof(type)))
 #define BUMP_ARRAY(b, type, n) ((type *)bump_take_n((b), (n), sizeof(type)))
 
 /* A NUL-terminated copy of n bytes. */

@@ -108,6 +108,8 @@ static bool take_work(bump *const scratch, const layout *const l, pack_work *con
   while (leaves < sections) leaves *= 2;
   w->load_before = BUMP_ARRAY(scratch, double, sections + 1);
   w->most_load = BUMP_ARRAY(scratch, size_t, n);
+  w->weight = BUMP_ARRAY(scratch, double, n);
+  w->untaught = BUMP_ARRAY(scratch, double, n);
   w->born = BUMP_ARRAY(scratch, int32_t, sections + 1);
   w->dead = BUMP_ARRAY(scratch, int32_t, sections + 1);
   w->by_rank = BUMP_ARRAY(scratch, uint32_t, n);
@@ -115,8 +117,8 @@ static bool take_work(bump *const scratch, const layout *const l, pack_work *con
   w->tag = BUMP_ARRAY(scratch, size_t, 2 * leaves);
   w->heap = BUMP_ARRAY(scratch, pack_entry, n);
   w->offsets = BUMP_ARRAY(scratch, size_t, n);
-  return w->load_before && w->most_load && w->born && w->dead && w->by_rank && w->tree && w->tag && w->heap &&
-         w->offsets;
+  return w->load_before && w->most_load && w->weight && w->untaught && w->born && w->dead && w->by_rank &&
+         w->tree && w->tag && w->heap && w->offsets;
 }
 
 static pack_component component_of(const layout *const l, const piece *const p) {

@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+enum { POPS_ENOUGH = 4000000 }; /* no further order is tried after so many; the first is always finished */
+
 void pack_sort(pack_key *const items, pack_key *const too, const size_t n) {
   pack_key *from = items, *to = too;
   for (size_t width = 1; width < n; width *= 2) {
@@ -41,6 +43,8 @@ static double measure(const pack_component *const c, const pack_work *const w, c
                       const int32_t i) {
   const pack_span *const s = &c->spans[i];
   const double bytes = (double)s->bytes, width = s->upper - s->lower;
+  const double load = w->load_before[s->upper] - w->load_before[s->lower];
+  const double conflicts = w->born[s->upper] - w->dead[s->lower];
   switch (what) {
   case 'A':
     return bytes * width;
@@ -51,17 +55,27 @@ static double measure(const pack_component *const c, const pack_work *const w, c
   case 'T':
     return (double)w->most_load[i];
   case 'S':
-    return w->load_before[s->upper] - w->load_before[s->lower];
+    return load;
   case 'C':
-    return w->born[s->upper] - w->dead[s->lower];
+    return conflicts;
   case 'L':
     return c->n_sections - s->lower;
   case 'U':
     return s->upper;
   case 'l':
     return s->lower;
-  default:
+  case 'u':
     return c->n_sections - s->upper;
+  case 'w':
+    return c->n_sections - width;
+  case 'P':
+    return load * bytes;
+  case 'Q':
+    return conflicts * bytes;
+  case 'D':
+    return load / width;
+  default:
+    return w->weight[i];
   }
 }
 
@@ -126,13 +140,14 @@ static void sink(pack_entry *const heap, const size_t n, const pack_entry entry)
 }
 
 /* One pass under the order in by_rank. The height, or SIZE_MAX as soon as `limit` is reached. */
-static size_t pass(const pack_component *const c, pack_work *const w, const size_t leaves,
-                   const size_t limit) {
+static size_t pass(const pack_component *const c, pack_work *const w, const size_t leaves, const size_t limit,
+                   uint64_t *const pops) {
   memset(w->tree, 0, 2 * leaves * sizeof *w->tree);
   memset(w->tag, 0, 2 * leaves * sizeof *w->tag);
   size_t left = (size_t)c->n, height = 0;
   for (size_t i = 0; i < left; i++) w->heap[i] = (pack_entry){.rank = (uint32_t)i}; /* sorted, so a heap */
   while (left) {
+    (*pops)++;
     pack_entry entry = w->heap[0];
     const uint32_t id = w->by_rank[entry.rank];
     const pack_span *const s = &c->spans[id];
@@ -182,12 +197,15 @@ void pack_measure(const pack_component *const c, pack_work *const w) {
 
 size_t pack_descend(const pack_component *const c, pack_work *const w, const size_t target,
                     size_t *const best) {
-  static const char *const orders[] = {"A", "S", "W", "Z", "TWA", "TAW", "WAT", "C", "L", "U", "l", "u"};
+  static const char *const orders[] = {"A", "S", "W", "Z", "TWA", "TAW", "WAT", "C",
+                                       "L", "U", "P", "Q", "D",   "l",   "u"};
   const size_t leaves = leaves_for(c);
+  uint64_t pops = 0;
   size_t height = SIZE_MAX;
   for (size_t o = 0; o < sizeof orders / sizeof *orders && height > target; o++) {
+    if (pops > POPS_ENOUGH) break;
     pack_rank(c, w, orders[o]);
-    const size_t found = pass(c, w, leaves, height);
+    const size_t found = pass(c, w, leaves, height, &pops);
     if (found == SIZE_MAX) continue;
     height = found;
     memcpy(best, w->offsets, (size_t)c->n * sizeof *best);

@@ -33,11 +33,13 @@ typedef struct pack_work {
   pack_key *keys, *keys_too; /* n each: sorting */
   double *load_before;       /* n_sections + 1: prefix sums of load */
   size_t *most_load;         /* n: the largest load over its span */
-  int32_t *born, *dead;      /* n_sections + 1: births and deaths before a section */
-  uint32_t *by_rank;         /* n: the buffer at each rank */
-  size_t *tree, *tag;        /* 2 * a power of two >= n_sections: floors */
-  struct pack_entry *heap;   /* n */
-  size_t *offsets;           /* n: of the attempt in hand */
+  double *weight,
+      *untaught;           /* n each: of the search's learning order; a place for what is not to be learned */
+  int32_t *born, *dead;    /* n_sections + 1: births and deaths before a section */
+  uint32_t *by_rank;       /* n: the buffer at each rank */
+  size_t *tree, *tag;      /* 2 * a power of two >= n_sections: floors */
+  struct pack_entry *heap; /* n */
+  size_t *offsets;         /* n: of the attempt in hand */
 } pack_work;
 
 typedef struct pack_entry {
@@ -49,8 +51,9 @@ typedef struct pack_entry {
 void pack_sort(pack_key *items, pack_key *too, size_t n);
 
 /* What orders are made of, largest first: a letter names a measure.
- *   A area (bytes x width)   W width in sections   Z bytes   T the largest load over its span   S the sum of the loads
- *   C conflicts: how many others live with it   L earliest birth   U latest death   l, u the reverse */
+ *   A area (bytes x width)   W width in sections (w: narrowest first)   Z bytes   T the largest load over its span
+ *   S the sum of the loads over its span   C how many live with it   P = S x Z   Q = C x Z   D the mean load over its span
+ *   L earliest birth (l: latest)   U latest death (u: earliest)   X weight, see above */
 void pack_measure(const pack_component *c, pack_work *work); /* once a component, before pack_rank */
 
 /* Fills work->by_rank: by the first letter of `order`, ties by the second and so on, then by index. */

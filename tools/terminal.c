@@ -9,7 +9,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { SAY_BYTES = 4096, PLAIN_LINES = 50, WIDTH_UNKNOWN = 100 };
+enum { SAY_BYTES = 4096, PLAIN_LINES = 20, WIDTH_UNKNOWN = 100 };
 
 static void write_all(const int fd, const char *text, size_t n) {
   while (n > 0) {

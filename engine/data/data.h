@@ -38,10 +38,10 @@ typedef struct data_set {
   const uint64_t *document_start; /* n_documents + 1 */
   uint64_t n_tokens, n_documents;
   int64_t ctx;
-  uint64_t n_rows;    /* windows of ctx predictions */
-  uint64_t n_trained; /* tokens that are predicted in one pass */
+  uint64_t n_rows;                        /* windows of ctx predictions */
+  uint64_t n_trained;                     /* tokens that are predicted in one pass */
   uint64_t text_digest, tokenizer_digest; /* a cache under another tokenizer_digest is stale */
-  int32_t n_vocab;      /* of that tokenizer: every token is below it */
+  int32_t n_vocab;                        /* of that tokenizer: every token is below it */
 } data_set;
 
 stint_status data_open(const char *token_path, int64_t ctx, data_set *out, stint_error *error);
@@ -49,8 +49,8 @@ void data_close(data_set *set);
 
 /* One microbatch's arrays, `rows` = batch*ctx long, in memory that the caller planned. */
 typedef struct data_batch {
-  int32_t *token, *target, *position,
-      *span;     /* span: [2*rows], first keys then last keys, indices within the microbatch */
+  int32_t *token, *target, *position;
+  int32_t *span; /* [2*rows], first keys then last keys, indices within the microbatch */
   float *weight; /* 0 where nothing is predicted */
 } data_batch;
 

@@ -30,8 +30,8 @@ int32_t tokenizer_bos(const tokenizer *t);   /* -1: none */
 int32_t tokenizer_eos(const tokenizer *t);   /* -1: none */
 bool tokenizer_adds_bos(const tokenizer *t); /* at the start of a document, as the metadata says */
 bool tokenizer_adds_eos(const tokenizer *t);
-uint64_t tokenizer_digest(
-    const tokenizer *t); /* XXH3 of the metadata that decides ids: a cache made under another is stale */
+/* XXH3 of the metadata that decides ids: a cache made under another one is stale. */
+uint64_t tokenizer_digest(const tokenizer *t);
 
 /* Receives ids in order; returns false to stop (encode then returns IO). */
 typedef bool token_sink(void *context, const int32_t *ids, size_t n);

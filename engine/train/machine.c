@@ -4,6 +4,7 @@
 #include "kernels/dispatch.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,15 +12,21 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The number behind `key` in a small file of the system (key "": at its start); UINT64_MAX when there is none. */
+/* A small file of the system as text; false when it cannot be read. */
+static bool read_text(const char *const path, char *const text, const size_t room) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const ssize_t n = read(fd, text, room - 1);
+  close(fd);
+  if (n <= 0) return false;
+  text[n] = 0;
+  return true;
+}
+
+/* The number behind `key` in a small file (key "": at its start); UINT64_MAX when there is none. */
 static uint64_t read_number(const char *const path, const char *const key) {
   char text[4096];
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return UINT64_MAX;
-  const ssize_t n = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (n <= 0) return UINT64_MAX;
-  text[n] = 0;
+  if (!read_text(path, text, sizeof text)) return UINT64_MAX;
   const char *const at = strstr(text, key);
   if (!at) return UINT64_MAX;
   char *end;
@@ -45,12 +52,7 @@ static uint64_t group_left(const char *const folder, const char *const limit_nam
  * /proc/self/cgroup ("0::" for version 2, ":memory:" for version 1). */
 static uint64_t groups_left(const char *const marker, const char *const mount, const char *const limit_name, const char *const use_name) {
   char text[4096], folder[512];
-  const int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return UINT64_MAX;
-  const ssize_t n = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (n <= 0) return UINT64_MAX;
-  text[n] = 0;
+  if (!read_text("/proc/self/cgroup", text, sizeof text)) return UINT64_MAX;
   const char *const at = strstr(text, marker);
   if (!at) return UINT64_MAX;
   const char *const path = at + strlen(marker);

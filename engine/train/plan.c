@@ -118,6 +118,14 @@ static uint64_t planning_bytes(const stint_plan *const plan) {
   return plan->memory.taken_bytes + plan->programs.taken_bytes + plan->model->memory.taken_bytes;
 }
 
+/* Of the file, or of the one whose header this is. */
+static uint64_t whole_file_bytes(const gguf_file *const file) {
+  uint64_t end = file->map.bytes;
+  for (size_t i = 0; i < file->n_tensors; i++)
+    if (file->tensors[i].offset + file->tensors[i].bytes > end) end = file->tensors[i].offset + file->tensors[i].bytes;
+  return end;
+}
+
 static void report(stint_plan *const plan, const uint64_t budget) {
   const stint_options *const o = &plan->options;
   const arena_layout *const l = &plan->layout;
@@ -128,10 +136,7 @@ static void report(stint_plan *const plan, const uint64_t budget) {
   const bool train = plan->purpose == STINT_TRAIN;
   /* A fully trained model's values are its weights; its file is read once, while loading. */
   const bool weights_in_arena = train && o->full;
-  r->mapped_bytes = plan->model->file.header_only ? 0 : plan->model->file.map.bytes;
-  if (plan->model->file.header_only)
-    for (size_t i = 0; i < plan->model->file.n_tensors; i++) r->mapped_bytes += plan->model->file.tensors[i].bytes;
-  if (plan->model->file.header_only) r->mapped_bytes += plan->model->file.data_offset;
+  r->mapped_bytes = whole_file_bytes(&plan->model->file);
   r->bytes[STINT_WEIGHTS] = r->mapped_bytes + (weights_in_arena ? l->home_bytes[HOME_PARAM] : 0);
   r->bytes[STINT_ADAPTER] = weights_in_arena ? 0 : l->home_bytes[HOME_PARAM];
   r->bytes[STINT_GRADIENTS] = l->home_bytes[HOME_GRAD];

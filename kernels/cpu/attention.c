@@ -9,8 +9,9 @@
  * A unit's rows are cut where two neighbours see no common key (two documents): what one document computes never
  * meets a number of another, and keys that nobody sees are never read.
  *
- * The sum of a row's probabilities keeps 32 lanes by key % 32. That is rule 3's lane (key - first) % 32 turned by
- * first % 32, the same elements in the same order; fold_lanes turns it back. */
+ * The sum of a row's probabilities keeps 32 lanes by key % 32, the same for all rows. Rule 3's lane is (key - first) %
+ * 32: the same elements in the same order, the lanes turned by first. Each round of the fold adds lanes that lie half of
+ * the remaining circle apart, so turning the circle only swaps the two sides of additions: the bits are rule 3's. */
 #include "kernels/ops/attention.h"
 
 #include "kernels/cpu/attention_tile.h"
@@ -65,23 +66,12 @@ static void fold_keys(const strip *const s, const float *const t, const float *c
 
 /* Rule 3's fold for every row of the strip. */
 static void fold_lanes(const strip *const s, const float *const lanes, float *const out) {
-  for (int64_t c0 = 0; c0 < s->cp; c0 += VW) {
-    int same = 1;
-    for (int64_t c = c0; c < c0 + VW; c++) same &= s->first[c] % 32 == s->first[c0] % 32;
-    const int64_t turn = s->first[c0] % 32;
-    if (same) {
-      vf lane[32];
-      for (int l = 0; l < 32; l++) lane[l] = vf_load(lanes + ((l + turn) & 31) * s->cp + c0);
-      for (int h = 16; h; h >>= 1)
-        for (int l = 0; l < h; l++) lane[l] = lane[l] + lane[l + h];
-      vf_store(out + c0, lane[0]);
-      continue;
-    }
-    for (int64_t c = c0; c < c0 + VW; c++) {
-      float lane[32];
-      for (int l = 0; l < 32; l++) lane[l] = lanes[((l + s->first[c]) & 31) * s->cp + c];
-      out[c] = fold32_sum(lane);
-    }
+  for (int64_t c = 0; c < s->cp; c += VW) {
+    vf lane[32];
+    for (int l = 0; l < 32; l++) lane[l] = vf_load(lanes + l * s->cp + c);
+    for (int h = 16; h; h >>= 1)
+      for (int l = 0; l < h; l++) lane[l] = lane[l] + lane[l + h];
+    vf_store(out + c, lane[0]);
   }
 }
 

@@ -43,11 +43,11 @@ static void scale(const void *const args, const int phase, const int worker, con
   }
 }
 
-/* Draws of DRAW_GROUPS counters at a time, word by word (words[k][j]: word k of counter first + j), so that the
- * generator's rounds become vectors; then the elements that these draws decide. */
+/* The words of DRAW_GROUPS counters at a time, in element order, so that the generator's rounds become vectors; then
+ * the elements that these words decide. */
 enum { DRAW_GROUPS = 64 };
 
-static void draw(uint32_t words[4][DRAW_GROUPS], const uint64_t first, const uint64_t seed,
+static void draw(uint32_t words[4 * DRAW_GROUPS], const uint64_t first, const uint64_t seed,
                  const uint32_t tensor, const uint32_t step) {
   VEC_LOOP
   for (int j = 0; j < DRAW_GROUPS; j++) {
@@ -55,7 +55,7 @@ static void draw(uint32_t words[4][DRAW_GROUPS], const uint64_t first, const uin
     const uint32_t counter[4] = {(uint32_t)group, (uint32_t)(group >> 32), tensor, step};
     uint32_t out[4];
     philox4x32((uint32_t)seed, (uint32_t)(seed >> 32), counter, out);
-    for (int k = 0; k < 4; k++) words[k][j] = out[k];
+    for (int k = 0; k < 4; k++) words[4 * j + k] = out[k];
   }
 }
 
@@ -66,7 +66,7 @@ static void dropout(const void *const args, const int phase, const int worker, c
   const op_range own = op_split(a->rows, worker, workers);
   const uint32_t threshold = (uint32_t)((double)a->p * 4294967296.0);
   const float kept = 1.0f / (1.0f - a->p);
-  uint32_t words[4][DRAW_GROUPS];
+  uint32_t words[4 * DRAW_GROUPS];
   for (int64_t r = own.first; r < own.last; r++) {
     const uint64_t e0 = (s->row_offset + (uint64_t)r) * (uint64_t)a->n;
     const float *const x = a->x + r * a->ldx;
@@ -77,11 +77,11 @@ static void dropout(const void *const args, const int phase, const int worker, c
           (int64_t)((first + DRAW_GROUPS) * 4 - e0); /* the first element of the next draws */
       const int64_t end = past < a->n ? past : a->n;
       draw(words, first, s->seed, a->tensor, (uint32_t)s->step);
-      const uint64_t base = e0 - first * 4;
-      for (; i < end; i++) {
-        const uint64_t at = base + (uint64_t)i;
-        y[i] = x[i] * (words[at % 4][at / 4] >= threshold ? kept : 0.0f);
-      }
+      const uint32_t *const own_words = words + (e0 + (uint64_t)i - first * 4);
+      const int64_t count = end - i;
+      VEC_LOOP
+      for (int64_t j = 0; j < count; j++) y[i + j] = x[i + j] * (own_words[j] >= threshold ? kept : 0.0f);
+      i = end;
     }
   }
 }

@@ -47,7 +47,9 @@ GEMM_INLINE vf pack_gather(const unsigned char *const p, const int64_t ld) { /* 
   v = _mm512_insertf32x4(v, _mm_loadu_ps((const float *)(const void *)(p + 8 * ld)), 2);
   return _mm512_insertf32x4(v, _mm_loadu_ps((const float *)(const void *)(p + 12 * ld)), 3);
 }
-GEMM_INLINE void pack_bytes(const __m128i q, vf out[1]) { out[0] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(q)); }
+GEMM_INLINE void pack_bytes(const __m128i q, vf out[1]) {
+  out[0] = _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(q));
+}
 #else
 typedef __m256i vi;
 #define PACK_V(name) _mm256_##name
@@ -82,14 +84,15 @@ GEMM_INLINE void pack_bytes(const __m128i q, vf out[2]) { /* 16 signed bytes */
 }
 #endif
 
-#define PACK_PAIR(half, a, b) PACK_V(castpd_ps)(PACK_V(unpack##half##_pd)(PACK_V(castps_pd)(a), PACK_V(castps_pd)(b)))
+#define PACK_PAIR(half, a, b)                                                                                \
+  PACK_V(castpd_ps)(PACK_V(unpack##half##_pd)(PACK_V(castps_pd)(a), PACK_V(castps_pd)(b)))
 
 /* Word j of every row in out[j], for the 4 words at `from` of each row. */
 GEMM_INLINE void pack_quad(const unsigned char *const from, const int64_t ld, vf out[4]) {
   const vf v0 = pack_gather(from, ld), v1 = pack_gather(from + ld, ld), v2 = pack_gather(from + 2 * ld, ld),
            v3 = pack_gather(from + 3 * ld, ld);
-  const vf t0 = PACK_V(unpacklo_ps)(v0, v1), t1 = PACK_V(unpackhi_ps)(v0, v1), t2 = PACK_V(unpacklo_ps)(v2, v3),
-           t3 = PACK_V(unpackhi_ps)(v2, v3);
+  const vf t0 = PACK_V(unpacklo_ps)(v0, v1), t1 = PACK_V(unpackhi_ps)(v0, v1),
+           t2 = PACK_V(unpacklo_ps)(v2, v3), t3 = PACK_V(unpackhi_ps)(v2, v3);
   out[0] = PACK_PAIR(lo, t0, t2);
   out[1] = PACK_PAIR(hi, t0, t2);
   out[2] = PACK_PAIR(lo, t1, t3);
@@ -105,8 +108,8 @@ GEMM_INLINE int64_t pack_unit_bytes(const dtype type) { /* of 32 elements */
 }
 
 /* 32 elements of VW rows: element k of every row to dst + k*step, for k < count. `type` is a constant. */
-GEMM_INLINE void pack_unit(const dtype type, const unsigned char *const from, const int64_t ld, float *const dst,
-                           const int64_t step, const int64_t count) {
+GEMM_INLINE void pack_unit(const dtype type, const unsigned char *const from, const int64_t ld,
+                           float *const dst, const int64_t step, const int64_t count) {
 #define PACK_STORE(k, value)                                                                                 \
   do {                                                                                                       \
     if ((k) < count) vf_store(dst + (k)*step, value);                                                        \
@@ -118,7 +121,10 @@ GEMM_INLINE void pack_unit(const dtype type, const unsigned char *const from, co
     if (type == DTYPE_Q4_1) m = pack_f16_words(PACK_V(srli_epi32)(first, 16));
     if (type == DTYPE_Q8_0) d = d * vf_set1(0x1p-24f);
   }
-  const int quads = type == DTYPE_F32 ? 8 : type == DTYPE_Q8_0 ? 2 : type == DTYPE_Q4_0 || type == DTYPE_Q4_1 ? 1 : 4;
+  const int quads = type == DTYPE_F32                          ? 8
+                    : type == DTYPE_Q8_0                       ? 2
+                    : type == DTYPE_Q4_0 || type == DTYPE_Q4_1 ? 1
+                                                               : 4;
   const int64_t head = type == DTYPE_Q8_0 || type == DTYPE_Q4_0 ? 2 : type == DTYPE_Q4_1 ? 4 : 0;
 #pragma GCC unroll 8
   for (int q = 0; q < quads; q++) {
@@ -134,7 +140,8 @@ GEMM_INLINE void pack_unit(const dtype type, const unsigned char *const from, co
       } else if (type == DTYPE_BF16) {
         PACK_STORE(8 * q + 2 * j, pack_cast(PACK_V(slli_epi32)(word, 16)));
         PACK_STORE(8 * q + 2 * j + 1, pack_cast(pack_and(word, (int32_t)0xffff0000)));
-      } else if (type == DTYPE_Q8_0) { /* the byte at the top of its word: q * 2^24, and d is 2^-24 of itself */
+      } else if (type ==
+                 DTYPE_Q8_0) { /* the byte at the top of its word: q * 2^24, and d is 2^-24 of itself */
 #pragma GCC unroll 4
         for (int b = 0; b < 4; b++) {
           const vi top = pack_and(PACK_V(slli_epi32)(word, 24 - 8 * b), (int32_t)0xff000000);
@@ -144,8 +151,10 @@ GEMM_INLINE void pack_unit(const dtype type, const unsigned char *const from, co
 #pragma GCC unroll 8
         for (int b = 0; b < 8; b++) { /* low nibbles are elements 0..15, high ones 16..31 */
           const vf n = pack_nibble(PACK_V(srli_epi32)(word, 4 * b), type == DTYPE_Q4_0 ? 8 : 0);
-          if (type == DTYPE_Q4_0) PACK_STORE(4 * j + b / 2 + 16 * (b % 2), n * d);
-          else PACK_STORE(4 * j + b / 2 + 16 * (b % 2), vf_fma(n, d, m));
+          if (type == DTYPE_Q4_0)
+            PACK_STORE(4 * j + b / 2 + 16 * (b % 2), n * d);
+          else
+            PACK_STORE(4 * j + b / 2 + 16 * (b % 2), vf_fma(n, d, m));
         }
       }
     }
@@ -155,31 +164,56 @@ GEMM_INLINE void pack_unit(const dtype type, const unsigned char *const from, co
 
 /* dst[k*step + r] = element k of stored row r, for k in [0, n). `rows` may be under VW: the other lanes get anything finite
  * or not; each k stores a whole register. `from` is the first element's address (the first block's). */
-GEMM_INLINE void pack_transpose_as(const dtype type, const unsigned char *from, const int64_t ld, const int64_t rows,
-                                   const int64_t n, float *dst, const int64_t step) {
+GEMM_INLINE void pack_transpose_as(const dtype type, const unsigned char *from, const int64_t ld,
+                                   const int64_t rows, const int64_t n, float *dst, const int64_t step) {
   const int64_t unit = pack_unit_bytes(type);
   for (int64_t k = 0; k < n; k += PACK_UNIT, from += unit, dst += PACK_UNIT * step) {
     if (rows >= VW && n - k >= PACK_UNIT) {
       pack_unit(type, from, ld, dst, step, PACK_UNIT);
       continue;
     }
+    int64_t count = n - k < PACK_UNIT ? n - k : PACK_UNIT, done = 0;
+    if (type == DTYPE_F32 && rows >= VW) { /* short k: the whole words of 4 need no copy */
+      for (; done + 4 <= count; done += 4) {
+        vf w[4];
+        pack_quad(from + 4 * done, ld, w);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; j++) vf_store(dst + (done + j) * step, w[j]);
+      }
+      if (done == count) continue;
+      count -= done;
+    }
     _Alignas(64) unsigned char edge[VW * PACK_TEMP_BYTES]; /* what exists, and zeros */
-    const int64_t count = n - k < PACK_UNIT ? n - k : PACK_UNIT;
-    const size_t bytes = (size_t)(type == DTYPE_F32 ? 4 * count : type == DTYPE_F16 || type == DTYPE_BF16 ? 2 * count : unit);
+    const int64_t bytes = type == DTYPE_F32                         ? 4 * count
+                          : type == DTYPE_F16 || type == DTYPE_BF16 ? 2 * count
+                                                                    : unit;
     memset(edge, 0, sizeof edge);
-    for (int64_t r = 0; r < rows && r < VW; r++) memcpy(edge + r * PACK_TEMP_BYTES, from + r * ld, bytes);
-    pack_unit(type, edge, PACK_TEMP_BYTES, dst, step, count);
+    for (int64_t r = 0; r < rows && r < VW; r++)
+      memcpy(edge + r * PACK_TEMP_BYTES, from + 4 * done + r * ld, (size_t)bytes);
+    pack_unit(type, edge, PACK_TEMP_BYTES, dst + done * step, step, count);
   }
 }
 
 #define PACK_FOR_TYPE(type, call, ...)                                                                       \
   switch ((int)(type)) {                                                                                     \
-  case DTYPE_F32: call(DTYPE_F32, __VA_ARGS__); break;                                                       \
-  case DTYPE_F16: call(DTYPE_F16, __VA_ARGS__); break;                                                       \
-  case DTYPE_BF16: call(DTYPE_BF16, __VA_ARGS__); break;                                                     \
-  case DTYPE_Q8_0: call(DTYPE_Q8_0, __VA_ARGS__); break;                                                     \
-  case DTYPE_Q4_0: call(DTYPE_Q4_0, __VA_ARGS__); break;                                                     \
-  default: call(DTYPE_Q4_1, __VA_ARGS__); break;                                                             \
+  case DTYPE_F32:                                                                                            \
+    call(DTYPE_F32, __VA_ARGS__);                                                                            \
+    break;                                                                                                   \
+  case DTYPE_F16:                                                                                            \
+    call(DTYPE_F16, __VA_ARGS__);                                                                            \
+    break;                                                                                                   \
+  case DTYPE_BF16:                                                                                           \
+    call(DTYPE_BF16, __VA_ARGS__);                                                                           \
+    break;                                                                                                   \
+  case DTYPE_Q8_0:                                                                                           \
+    call(DTYPE_Q8_0, __VA_ARGS__);                                                                           \
+    break;                                                                                                   \
+  case DTYPE_Q4_0:                                                                                           \
+    call(DTYPE_Q4_0, __VA_ARGS__);                                                                           \
+    break;                                                                                                   \
+  default:                                                                                                   \
+    call(DTYPE_Q4_1, __VA_ARGS__);                                                                           \
+    break;                                                                                                   \
   }
 
 GEMM_INLINE vf pack_scale(const unsigned char *const p) {
@@ -214,16 +248,21 @@ GEMM_INLINE void pack_along(const dtype type, const unsigned char *const src, vf
   const vf m = type == DTYPE_Q4_1 ? pack_scale(src + 2) : vf_zero();
 #pragma GCC unroll 4
   for (int i = 0; i < PACK_UNIT_REGS; i++) {
-    if (type == DTYPE_Q4_1) out[i] = vf_fma(out[i], d, m);
-    else out[i] = out[i] * d;
+    if (type == DTYPE_Q4_1)
+      out[i] = vf_fma(out[i], d, m);
+    else
+      out[i] = out[i] * d;
   }
 }
 
 /* Stored rows run over k: `rows` of them, n columns each, into panels of GEMM_NR columns, panel_step floats apart. */
-GEMM_INLINE void pack_copy_as(const dtype type, const unsigned char *from, const int64_t ld, const int64_t rows,
-                              const int64_t n, float *const dst, const int64_t panel_step) {
+GEMM_INLINE void pack_copy_as(const dtype type, const unsigned char *from, const int64_t ld,
+                              const int64_t rows, const int64_t n, float *const dst,
+                              const int64_t panel_step) {
   const int64_t unit = pack_unit_bytes(type), tail = n % PACK_UNIT, whole = n - tail;
   const bool blocks = type != DTYPE_F32 && type != DTYPE_F16 && type != DTYPE_BF16;
+  gemm_mask mask[PACK_UNIT_REGS];
+  for (int v = 0; v < PACK_UNIT_REGS; v++) mask[v] = gemm_mask_of(gemm_lanes(tail, v));
   for (int64_t k = 0; k < rows; k++, from += ld) {
     float *to = dst + k * GEMM_NR;
     const unsigned char *src = from;
@@ -231,9 +270,13 @@ GEMM_INLINE void pack_copy_as(const dtype type, const unsigned char *from, const
       vf out[PACK_UNIT_REGS];
       if (i < whole || blocks) {
         pack_along(type, src, out);
+      } else if (type == DTYPE_F32) {
+#pragma GCC unroll 4
+        for (int v = 0; v < PACK_UNIT_REGS; v++)
+          out[v] = gemm_load((const float *)(const void *)src + v * VW, mask[v]);
       } else {
         _Alignas(64) unsigned char edge[PACK_TEMP_BYTES] = {0};
-        memcpy(edge, src, (size_t)(type == DTYPE_F32 ? 4 * tail : 2 * tail));
+        memcpy(edge, src, (size_t)(2 * tail));
         pack_along(type, edge, out);
       }
 #pragma GCC unroll 4

@@ -1,8 +1,9 @@
 /* What the product of kernels/cpu/gemm.h is asked, and its block sizes: the same for every vector path.
  *
- * A is packed MC x KC, B is packed KC x NC. The sizes were chosen by measurement on a processor with 48 KiB of L1 and 2
- * MiB of L2: both packed blocks stay in L2 together, a panel of A (KC x 14 floats) in L1. They choose time and
- * memory, never a bit. */
+ * Packed A and packed B have fixed room; a block is at most MC rows of C, and as deep in k as its rows leave room for, up to
+ * KC, so that C passes through memory as seldom as can be; then as wide as its depth leaves room for, up to NC. The sizes
+ * were chosen by measurement on a processor with 48 KiB of L1 and 2 MiB of L2: both rooms stay in L2 together, and a panel of A
+ * (k x 14 floats) in L1. They choose time and memory, never a bit. */
 #ifndef STINT_KERNELS_CPU_GEMM_PROBLEM_H
 #define STINT_KERNELS_CPU_GEMM_PROBLEM_H
 
@@ -22,12 +23,12 @@ typedef struct gemm_problem {
 } gemm_problem;
 
 #ifndef GEMM_KC
-enum { GEMM_KC = 384, GEMM_MC = 512, GEMM_NC = 64 };
+enum { GEMM_KC = 576, GEMM_MC = 512, GEMM_NC = 256, GEMM_A_FLOATS = 512 * 384, GEMM_B_FLOATS = 256 * 384 };
 #endif
 
 enum {
   GEMM_SLACK_FLOATS = 64, /* panels of A are stored a whole register at a time, past their last row */
-  GEMM_SCRATCH_BYTES = (GEMM_KC * GEMM_MC + GEMM_KC * GEMM_NC + GEMM_SLACK_FLOATS) * 4,
+  GEMM_SCRATCH_BYTES = (GEMM_A_FLOATS + GEMM_B_FLOATS + GEMM_SLACK_FLOATS) * 4,
 };
 
 #endif

@@ -18,8 +18,11 @@ typedef struct gemm_tile {
   int64_t b_step; /* floats between k */
   int64_t k, ldc0, ldc;
   int64_t columns; /* of C that exist: in (0, NV*VW] */
-  const float *next; /* the C that the next tile reads: fetched while this one computes */
+  /* Fetched while this tile computes: the C of the next tile, and stored rows of B that will be packed next. */
+  const float *next;
   int64_t ldnext;
+  const unsigned char *warm;
+  int64_t warm_rows, warm_row_lines, ldwarm; /* ldwarm in bytes */
 } gemm_tile;
 
 typedef void gemm_tile_kernel(const gemm_tile *t);
@@ -82,16 +85,30 @@ GEMM_INLINE void gemm_tile_body(const gemm_tile *const t, const int mr, const in
     }
   } else {
     const float *ap = t->a, *next = t->next;
-    const int64_t early = t->k < mr ? t->k : mr; /* a row of the next tile with each of the first k */
-    for (int64_t k = 0; k < early; k++) {
-      __builtin_prefetch(next);
-      __builtin_prefetch(next + nv * VW - 1);
+    const unsigned char *warm = t->warm;
+    int64_t k = t->k, left = t->warm_row_lines, first = k < mr ? k : mr, then = t->warm_rows * left;
+    k -= first;
+    then = then < k ? then : k;
+    k -= then;
+    for (; first > 0; first--) {
+      __builtin_prefetch(next, 0, 3);
+      __builtin_prefetch(next + nv * VW - 1, 0, 3);
       next += t->ldnext;
       GEMM_STEP(ap[i]);
       ap += a_step;
     }
+    for (; then > 0; then--) {
+      __builtin_prefetch(warm, 0, 2);
+      warm += 64;
+      if (--left == 0) {
+        left = t->warm_row_lines;
+        warm += t->ldwarm - 64 * left;
+      }
+      GEMM_STEP(ap[i]);
+      ap += a_step;
+    }
 #pragma GCC unroll 4
-    for (int64_t k = t->k - early; k > 0; k--) {
+    for (; k > 0; k--) {
       GEMM_STEP(ap[i]);
       ap += a_step;
     }

@@ -18,8 +18,18 @@ static void run_part(gemm_problem *const p, const int worker, const int workers,
 static void matmul(const void *const args, const int phase, const int worker, const int workers) {
   const op_matmul_args *const a = args;
   (void)phase;
-  gemm_problem p = {.m = a->rows, .n = a->n, .k = a->k, .a = a->x, .lda = a->ldx, .b = a->w, .b_type = a->w_type,
-                    .b_row_bytes = a->w_row_bytes, .b_by_n = true, .c0 = a->c0, .ldc0 = a->ldc0, .c = a->y,
+  gemm_problem p = {.m = a->rows,
+                    .n = a->n,
+                    .k = a->k,
+                    .a = a->x,
+                    .lda = a->ldx,
+                    .b = a->w,
+                    .b_type = a->w_type,
+                    .b_row_bytes = a->w_row_bytes,
+                    .b_by_n = true,
+                    .c0 = a->c0,
+                    .ldc0 = a->ldc0,
+                    .c = a->y,
                     .ldc = a->ldy};
   run_part(&p, worker, workers, a->work, a->slab_bytes);
 }
@@ -27,17 +37,37 @@ static void matmul(const void *const args, const int phase, const int worker, co
 static void matmul_dx(const void *const args, const int phase, const int worker, const int workers) {
   const op_matmul_args *const a = args;
   (void)phase;
-  gemm_problem p = {.m = a->rows, .n = a->k, .k = a->n, .a = a->x, .lda = a->ldx, .b = a->w, .b_type = a->w_type,
-                    .b_row_bytes = a->w_row_bytes, .c0 = a->c0, .ldc0 = a->ldc0, .c = a->y, .ldc = a->ldy};
+  gemm_problem p = {.m = a->rows,
+                    .n = a->k,
+                    .k = a->n,
+                    .a = a->x,
+                    .lda = a->ldx,
+                    .b = a->w,
+                    .b_type = a->w_type,
+                    .b_row_bytes = a->w_row_bytes,
+                    .c0 = a->c0,
+                    .ldc0 = a->ldc0,
+                    .c = a->y,
+                    .ldc = a->ldy};
   run_part(&p, worker, workers, a->work, a->slab_bytes);
 }
 
 static void matmul_dw(const void *const args, const int phase, const int worker, const int workers) {
   const op_matmul_dw_args *const a = args;
   (void)phase;
-  gemm_problem p = {.m = a->n, .n = a->k, .k = a->rows, .a = a->dy, .lda = a->lddy, .a_by_k = true, .b = a->x,
-                    .b_type = DTYPE_F32, .b_row_bytes = (size_t)a->ldx * sizeof(float), .c0 = a->dw,
-                    .ldc0 = a->lddw, .c = a->dw, .ldc = a->lddw};
+  gemm_problem p = {.m = a->n,
+                    .n = a->k,
+                    .k = a->rows,
+                    .a = a->dy,
+                    .lda = a->lddy,
+                    .a_by_k = true,
+                    .b = a->x,
+                    .b_type = DTYPE_F32,
+                    .b_row_bytes = (size_t)a->ldx * sizeof(float),
+                    .c0 = a->dw,
+                    .ldc0 = a->lddw,
+                    .c = a->dw,
+                    .ldc = a->lddw};
   run_part(&p, worker, workers, a->work, a->slab_bytes);
 }
 

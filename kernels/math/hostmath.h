@@ -2,7 +2,7 @@
  * tables, learning rates, bias corrections), and must have the same bits on every platform. Only + - * / and
  * operations on bits; no fma, no libm. Series of Taylor, long enough that the truncation is below 2^-56.
  *
- * Relative error: h_exp, h_log below 1e-15 (h_log against max(|log x|, |x - 1|)); h_pow below 4e-16 + 3e-16*|y*log x|;
+ * Relative error: h_exp, h_log below 4e-16; h_pow below 4e-16 + 3e-16*|y*log x|;
  * h_sin, h_cos absolute error below 4e-16 for |x| <= 1e5. h_powi (repeated squaring) below n * 1.2e-16.
  * Not for NaN, infinities, or results that overflow or are subnormal: h_exp saturates at +-700, h_log wants x > 0
  * and normal. */

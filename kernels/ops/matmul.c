@@ -36,7 +36,8 @@ int matmul_parts(const int64_t m, const int64_t n, const int workers) {
   return (int)(rows * columns);
 }
 
-bool matmul_part_of(const int64_t m, const int64_t n, const int worker, const int workers, matmul_part *const part) {
+bool matmul_part_of(const int64_t m, const int64_t n, const int worker, const int workers,
+                    matmul_part *const part) {
   int64_t rows, columns;
   grid_of(m, n, workers, &rows, &columns);
   if (worker >= rows * columns) return false;
@@ -103,8 +104,8 @@ static double flops_dw(const op_case *const c) {
   return 2.0 * (double)op_rows(&c->src[0]) * (double)c->src[0].ne[0] * (double)c->src[1].ne[0];
 }
 
-static void bind(void *const args, const op_case *const c, void *const src[], void *const dst[], void *const work,
-                 const int workers) {
+static void bind(void *const args, const op_case *const c, void *const src[], void *const dst[],
+                 void *const work, const int workers) {
   (void)workers;
   *(op_matmul_args *)args = (op_matmul_args){
       .x = src[0],
@@ -124,8 +125,8 @@ static void bind(void *const args, const op_case *const c, void *const src[], vo
   };
 }
 
-static void bind_dw(void *const args, const op_case *const c, void *const src[], void *const dst[], void *const work,
-                    const int workers) {
+static void bind_dw(void *const args, const op_case *const c, void *const src[], void *const dst[],
+                    void *const work, const int workers) {
   (void)workers;
   *(op_matmul_dw_args *)args = (op_matmul_dw_args){
       .dy = src[0],

@@ -12,22 +12,38 @@
 #include <string.h>
 
 static const dtype_row table[DTYPE_LIMIT] = {
-    [DTYPE_F32] = {"F32", 1, 4, true},    [DTYPE_F16] = {"F16", 1, 2, true},
-    [DTYPE_Q4_0] = {"Q4_0", 32, 18, true}, [DTYPE_Q4_1] = {"Q4_1", 32, 20, true},
-    [6] = {"Q5_0", 32, 22, false},        [7] = {"Q5_1", 32, 24, false},
-    [DTYPE_Q8_0] = {"Q8_0", 32, 34, true}, [9] = {"Q8_1", 32, 36, false},
-    [10] = {"Q2_K", 256, 84, false},      [11] = {"Q3_K", 256, 110, false},
-    [12] = {"Q4_K", 256, 144, false},     [13] = {"Q5_K", 256, 176, false},
-    [14] = {"Q6_K", 256, 210, false},     [15] = {"Q8_K", 256, 292, false},
-    [16] = {"IQ2_XXS", 256, 66, false},   [17] = {"IQ2_XS", 256, 74, false},
-    [18] = {"IQ3_XXS", 256, 98, false},   [19] = {"IQ1_S", 256, 50, false},
-    [20] = {"IQ4_NL", 32, 18, false},     [21] = {"IQ3_S", 256, 110, false},
-    [22] = {"IQ2_S", 256, 82, false},     [23] = {"IQ4_XS", 256, 136, false},
-    [24] = {"I8", 1, 1, false},           [25] = {"I16", 1, 2, false},
-    [DTYPE_I32] = {"I32", 1, 4, false},   [DTYPE_I64] = {"I64", 1, 8, false},
-    [28] = {"F64", 1, 8, false},          [29] = {"IQ1_M", 256, 56, false},
-    [DTYPE_BF16] = {"BF16", 1, 2, true},  [34] = {"TQ1_0", 256, 54, false},
-    [35] = {"TQ2_0", 256, 66, false},     [39] = {"MXFP4", 32, 17, false},
+    [DTYPE_F32] = {"F32", 1, 4, true},
+    [DTYPE_F16] = {"F16", 1, 2, true},
+    [DTYPE_Q4_0] = {"Q4_0", 32, 18, true},
+    [DTYPE_Q4_1] = {"Q4_1", 32, 20, true},
+    [6] = {"Q5_0", 32, 22, false},
+    [7] = {"Q5_1", 32, 24, false},
+    [DTYPE_Q8_0] = {"Q8_0", 32, 34, true},
+    [9] = {"Q8_1", 32, 36, false},
+    [10] = {"Q2_K", 256, 84, false},
+    [11] = {"Q3_K", 256, 110, false},
+    [12] = {"Q4_K", 256, 144, false},
+    [13] = {"Q5_K", 256, 176, false},
+    [14] = {"Q6_K", 256, 210, false},
+    [15] = {"Q8_K", 256, 292, false},
+    [16] = {"IQ2_XXS", 256, 66, false},
+    [17] = {"IQ2_XS", 256, 74, false},
+    [18] = {"IQ3_XXS", 256, 98, false},
+    [19] = {"IQ1_S", 256, 50, false},
+    [20] = {"IQ4_NL", 32, 18, false},
+    [21] = {"IQ3_S", 256, 110, false},
+    [22] = {"IQ2_S", 256, 82, false},
+    [23] = {"IQ4_XS", 256, 136, false},
+    [24] = {"I8", 1, 1, false},
+    [25] = {"I16", 1, 2, false},
+    [DTYPE_I32] = {"I32", 1, 4, false},
+    [DTYPE_I64] = {"I64", 1, 8, false},
+    [28] = {"F64", 1, 8, false},
+    [29] = {"IQ1_M", 256, 56, false},
+    [DTYPE_BF16] = {"BF16", 1, 2, true},
+    [34] = {"TQ1_0", 256, 54, false},
+    [35] = {"TQ2_0", 256, 66, false},
+    [39] = {"MXFP4", 32, 17, false},
 };
 
 const dtype_row *dtype_find(const int64_t id) {
@@ -107,14 +123,17 @@ static void dequantize_block(const dtype type, const unsigned char *const src, f
     }
     break;
   }
-  default: break;
+  default:
+    break;
   }
 }
 
 void dequantize_row(const dtype type, const void *const src, float *const dst, const int64_t n) {
   const unsigned char *const p = src;
   switch ((int)type) {
-  case DTYPE_F32: memcpy(dst, src, (size_t)n * sizeof *dst); break;
+  case DTYPE_F32:
+    memcpy(dst, src, (size_t)n * sizeof *dst);
+    break;
   case DTYPE_F16:
     for (int64_t i = 0; i < n; i++) dst[i] = f16_load(p + 2 * i);
     break;
@@ -128,9 +147,11 @@ void dequantize_row(const dtype type, const void *const src, float *const dst, c
   case DTYPE_Q8_0:
   case DTYPE_Q4_0:
   case DTYPE_Q4_1:
-    for (int64_t i = 0; i < n / 32; i++) dequantize_block(type, p + i * (int64_t)table[type].block_bytes, dst + 32 * i);
+    for (int64_t i = 0; i < n / 32; i++)
+      dequantize_block(type, p + i * (int64_t)table[type].block_bytes, dst + 32 * i);
     break;
-  default: break;
+  default:
+    break;
   }
 }
 
@@ -149,7 +170,8 @@ static int to_nearest(const float f) {
 
 static float inverse(const float d) { return d == 0 ? 0.0f : 1.0f / d; }
 
-static void store_nibbles(unsigned char *const q, const float *const x, const float shift, const float id, const float half) {
+static void store_nibbles(unsigned char *const q, const float *const x, const float shift, const float id,
+                          const float half) {
   for (int i = 0; i < 16; i++) {
     const int low = to_int((x[i] - shift) * id + half, 0, 15);
     const int high = to_int((x[i + 16] - shift) * id + half, 0, 15);
@@ -158,7 +180,8 @@ static void store_nibbles(unsigned char *const q, const float *const x, const fl
 }
 
 static void quantize_block(const dtype type, const float *const x, unsigned char *const dst) {
-  float low = x[0], high = x[0], peak = x[0]; /* peak: the first value of the largest magnitude, with its sign */
+  float low = x[0], high = x[0],
+        peak = x[0]; /* peak: the first value of the largest magnitude, with its sign */
   for (int i = 1; i < 32; i++) {
     low = x[i] < low ? x[i] : low;
     high = x[i] > high ? x[i] : high;
@@ -183,7 +206,9 @@ static void quantize_block(const dtype type, const float *const x, unsigned char
 void quantize_row(const dtype type, const float *const src, void *const dst, const int64_t n) {
   unsigned char *const p = dst;
   switch ((int)type) {
-  case DTYPE_F32: memcpy(dst, src, (size_t)n * sizeof *src); break;
+  case DTYPE_F32:
+    memcpy(dst, src, (size_t)n * sizeof *src);
+    break;
   case DTYPE_F16:
     for (int64_t i = 0; i < n; i++) f16_store(p + 2 * i, src[i]);
     break;
@@ -198,8 +223,10 @@ void quantize_row(const dtype type, const float *const src, void *const dst, con
   case DTYPE_Q8_0:
   case DTYPE_Q4_0:
   case DTYPE_Q4_1:
-    for (int64_t i = 0; i < n / 32; i++) quantize_block(type, src + 32 * i, p + i * (int64_t)table[type].block_bytes);
+    for (int64_t i = 0; i < n / 32; i++)
+      quantize_block(type, src + 32 * i, p + i * (int64_t)table[type].block_bytes);
     break;
-  default: break;
+  default:
+    break;
   }
 }

@@ -51,26 +51,47 @@ typedef struct job {
   bool blas;
 } job;
 
-static void line(const job *const j, op_kernel *const kernels[OP_COUNT], const char *const filter, const int rounds) {
+static void line(const job *const j, op_kernel *const kernels[OP_COUNT], const char *const filter,
+                 const int rounds) {
   char label[96];
-  snprintf(label, sizeof label, "m=%lld k=%lld n=%lld %s %s", (long long)j->m, (long long)j->k, (long long)j->n,
-           orientation_name[j->o], dtype_name(j->type));
+  snprintf(label, sizeof label, "m=%lld k=%lld n=%lld %s %s", (long long)j->m, (long long)j->k,
+           (long long)j->n, orientation_name[j->o], dtype_name(j->type));
   if (filter && !strstr(label, filter)) return;
   const size_t row_bytes = dtype_bytes(j->type, j->k);
-  float *const x = filled(j->m * j->k, 1), *const y = filled(j->m * j->n, 2), *const wf = filled(j->k * j->n, 3);
+  float *const x = filled(j->m * j->k, 1), *const y = filled(j->m * j->n, 2),
+               *const wf = filled(j->k * j->n, 3);
   void *const w = malloc(row_bytes * (size_t)j->n), *const work = aligned_alloc(64, gemm_scratch_bytes());
   memset(work, 0, gemm_scratch_bytes());
   quantize_row(j->type, wf, w, j->k * j->n);
-  op_matmul_args a = {.x = x, .w = w, .y = y, .ldx = j->k, .ldy = j->n, .w_row_bytes = row_bytes, .w_type = j->type,
-                      .rows = j->m, .k = j->k, .n = j->n, .work = work, .slab_bytes = gemm_scratch_bytes()};
+  op_matmul_args a = {.x = x,
+                      .w = w,
+                      .y = y,
+                      .ldx = j->k,
+                      .ldy = j->n,
+                      .w_row_bytes = row_bytes,
+                      .w_type = j->type,
+                      .rows = j->m,
+                      .k = j->k,
+                      .n = j->n,
+                      .work = work,
+                      .slab_bytes = gemm_scratch_bytes()};
   if (j->o == DX) {
     a.x = y;
     a.y = x;
     a.ldx = j->n;
     a.ldy = j->k;
   }
-  const op_matmul_dw_args d = {.dy = y, .x = x, .dw = wf, .lddy = j->n, .ldx = j->k, .lddw = j->k, .rows = j->m,
-                               .k = j->k, .n = j->n, .work = work, .slab_bytes = gemm_scratch_bytes()};
+  const op_matmul_dw_args d = {.dy = y,
+                               .x = x,
+                               .dw = wf,
+                               .lddy = j->n,
+                               .ldx = j->k,
+                               .lddw = j->k,
+                               .rows = j->m,
+                               .k = j->k,
+                               .n = j->n,
+                               .work = work,
+                               .slab_bytes = gemm_scratch_bytes()};
   const double gflop = 2e-9 * (double)j->m * (double)j->k * (double)j->n;
   const int repeats = gflop > 0.2 ? 1 : (int)(0.2 / gflop) + 1;
   const int m = (int)j->m, k = (int)j->k, n = (int)j->n;
@@ -78,8 +99,10 @@ static void line(const job *const j, op_kernel *const kernels[OP_COUNT], const c
   for (int r = -1; r < rounds; r++) {
     double t = now();
     for (int i = 0; i < repeats; i++) {
-      if (j->o == DW) kernels[OP_MATMUL_DW](&d, 0, 0, 1);
-      else kernels[j->o == FORWARD ? OP_MATMUL : OP_MATMUL_DX](&a, 0, 0, 1);
+      if (j->o == DW)
+        kernels[OP_MATMUL_DW](&d, 0, 0, 1);
+      else
+        kernels[j->o == FORWARD ? OP_MATMUL : OP_MATMUL_DX](&a, 0, 0, 1);
     }
     if (r >= 0) ours[r] = gflop * repeats / (now() - t);
     if (!j->blas) continue;
@@ -96,7 +119,8 @@ static void line(const job *const j, op_kernel *const kernels[OP_COUNT], const c
   }
   printf("%-44s stint %7.1f", label, median(ours, rounds));
   if (j->blas) {
-    printf("   OpenBLAS %7.1f   ratio %.3f", median(theirs, rounds), median(ours, rounds) / median(theirs, rounds));
+    printf("   OpenBLAS %7.1f   ratio %.3f", median(theirs, rounds),
+           median(ours, rounds) / median(theirs, rounds));
   }
   printf("\n");
   fflush(stdout);
@@ -117,10 +141,11 @@ int main(const int argc, char **const argv) {
   openblas_set_num_threads(1);
   printf("OpenBLAS core %s, one thread, %d rounds, medians in GFLOP/s\n", openblas_get_corename(), rounds);
   static const int64_t large[][3] = {{512, 2048, 2048}, {512, 2048, 5632}, {256, 768, 3072}};
-  static const int64_t small[][3] = {{256, 576, 576}, {256, 576, 192}, {256, 576, 1536}, {256, 1536, 576},
-                                     {256, 576, 49152}};
-  static const int64_t adapter[][3] = {{256, 576, 8}, {256, 1536, 8}, {256, 8, 576}, {256, 8, 1536}, {256, 576, 16},
-                                       {256, 16, 576}, {1, 576, 576}, {4, 576, 1536}, {128, 64, 172}};
+  static const int64_t small[][3] = {
+      {256, 576, 576}, {256, 576, 192}, {256, 576, 1536}, {256, 1536, 576}, {256, 576, 49152}};
+  static const int64_t adapter[][3] = {{256, 576, 8},  {256, 1536, 8}, {256, 8, 576},
+                                       {256, 8, 1536}, {256, 576, 16}, {256, 16, 576},
+                                       {1, 576, 576},  {4, 576, 1536}, {128, 64, 172}};
   static const dtype types[] = {DTYPE_F32, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_F16, DTYPE_BF16};
   for (size_t s = 0; s < sizeof large / sizeof *large; s++)
     for (orientation o = FORWARD; o <= DW; o++)

@@ -31,7 +31,8 @@ static inline void text(bytes *const b, const char *const s) {
   raw(b, s, strlen(s));
 }
 
-static inline void header(bytes *const b, const uint32_t version, const uint64_t n_tensors, const uint64_t n_keys) {
+static inline void header(bytes *const b, const uint32_t version, const uint64_t n_tensors,
+                          const uint64_t n_keys) {
   b->n = 0;
   raw(b, "GGUF", 4);
   u32(b, version);

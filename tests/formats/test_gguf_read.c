@@ -7,7 +7,8 @@
 
 static bytes buffer;
 
-static stint_status parse(const bytes *const b, bump *const memory, gguf_file *const out, stint_error *const error) {
+static stint_status parse(const bytes *const b, bump *const memory, gguf_file *const out,
+                          stint_error *const error) {
   return gguf_parse("t.gguf", b->at, b->n, memory, out, error);
 }
 
@@ -30,7 +31,7 @@ Test(gguf_read, index_of_a_small_file) {
   cr_assert_eq(f.data_offset, (header_bytes + 31) / 32 * 32);
   cr_assert_not(f.header_only);
   const gguf_tensor *const a = gguf_find_tensor(&f, "a"), *const b = gguf_find_tensor(&f, "b.weight"),
-                    *const c = gguf_find_tensor(&f, "c");
+                           *const c = gguf_find_tensor(&f, "c");
   cr_assert(a && b && c);
   cr_assert_null(gguf_find_tensor(&f, ""));
   cr_assert_null(gguf_find_tensor(&f, "b.weigh"));
@@ -66,7 +67,8 @@ Test(gguf_read, typed_reads) {
   cr_assert_eq(i, 7);
   cr_assert_eq(gguf_get_int(&f, "n", 1, 6, &i, &error), STINT_BAD_INPUT);
   cr_assert(strstr(error.text, "t.gguf: byte ") && strstr(error.text, "'n'") && strstr(error.text, "is 7") &&
-                strstr(error.text, "1 to 6"), "%s", error.text);
+                strstr(error.text, "1 to 6"),
+            "%s", error.text);
   cr_assert_eq(gguf_get_int(&f, "n", 8, 9, &i, NULL), STINT_BAD_INPUT);
   cr_assert_eq(gguf_get_int(&f, "m", 0, 9, &i, &error), STINT_BAD_INPUT);
   cr_assert(strstr(error.text, "'m' is missing"), "%s", error.text);
@@ -179,7 +181,8 @@ static gguf_file open_data(const char *const name, bump *const memory) {
   char path[1024];
   stint_error error = {0};
   gguf_file f;
-  snprintf(path, sizeof path, "%s/tests/formats/data/%s", getenv("STINT_SOURCE") ? getenv("STINT_SOURCE") : ".", name);
+  snprintf(path, sizeof path, "%s/tests/formats/data/%s",
+           getenv("STINT_SOURCE") ? getenv("STINT_SOURCE") : ".", name);
   cr_assert_eq(gguf_open(path, memory, &f, &error), STINT_OK, "%s", error.text);
   return f;
 }
@@ -198,9 +201,17 @@ Test(gguf_read, file_of_the_gguf_package) {
   gguf_file f = open_data("types.gguf", &memory);
   stint_error error = {0};
   cr_assert_eq(f.alignment, 64);
-  const struct { const char *name; int64_t value; } ints[] = {
-      {"k.u8", 200}, {"k.i8", -100}, {"k.u16", 60000}, {"k.i16", -30000}, {"k.u32", 4000000000},
-      {"k.i32", -2000000000}, {"k.i64", -((int64_t)1 << 62)}, {"general.alignment", 64}};
+  const struct {
+    const char *name;
+    int64_t value;
+  } ints[] = {{"k.u8", 200},
+              {"k.i8", -100},
+              {"k.u16", 60000},
+              {"k.i16", -30000},
+              {"k.u32", 4000000000},
+              {"k.i32", -2000000000},
+              {"k.i64", -((int64_t)1 << 62)},
+              {"general.alignment", 64}};
   for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
     cr_assert_eq(int_of(&f, ints[i].name), ints[i].value, "%s", ints[i].name);
   int64_t v;
@@ -218,7 +229,8 @@ Test(gguf_read, file_of_the_gguf_package) {
   cr_assert_not(flag);
   gguf_text t;
   cr_assert_eq(gguf_get_text(&f, "k.text", &t, &error), STINT_OK);
-  cr_assert(gguf_text_is(t, "gr\xc3\xbc\xc3\x9f" "e, \xe4\xb8\x96\xe7\x95\x8c"));
+  cr_assert(gguf_text_is(t, "gr\xc3\xbc\xc3\x9f"
+                            "e, \xe4\xb8\x96\xe7\x95\x8c"));
 
   const int64_t pi[] = {3, -1, 4, -1, 5}, small[] = {0, 1, 255};
   const double floats[] = {0.5, -0.25, (double)1e30f};
@@ -235,12 +247,15 @@ Test(gguf_read, file_of_the_gguf_package) {
     cr_assert_eq(t.bytes, lengths[i]);
   }
 
-  const gguf_tensor *const plain = gguf_find_tensor(&f, "plain.f32"), *const half = gguf_find_tensor(&f, "plain.f16"),
-                    *const block = gguf_find_tensor(&f, "block.q8_0"), *const whole = gguf_find_tensor(&f, "plain.i32");
+  const gguf_tensor *const plain = gguf_find_tensor(&f, "plain.f32"),
+                           *const half = gguf_find_tensor(&f, "plain.f16"),
+                           *const block = gguf_find_tensor(&f, "block.q8_0"),
+                           *const whole = gguf_find_tensor(&f, "plain.i32");
   cr_assert(plain->ne[0] == 5 && plain->ne[1] == 3 && plain->n_dims == 2);
   cr_assert(half->ne[0] == 7 && half->n_dims == 1);
   cr_assert(block->ne[0] == 64 && block->ne[1] == 2 && block->bytes == 2 * 2 * 34);
-  cr_assert(whole->ne[0] == 2 && whole->ne[1] == 1 && whole->ne[2] == 2 && whole->ne[3] == 1 && whole->n_dims == 4);
+  cr_assert(whole->ne[0] == 2 && whole->ne[1] == 1 && whole->ne[2] == 2 && whole->ne[3] == 1 &&
+            whole->n_dims == 4);
   float values[128];
   dequantize_row(plain->type, plain->data, values, 15);
   for (int i = 0; i < 15; i++) cr_assert_eq(values[i], (float)(i - 7));
@@ -257,9 +272,15 @@ Test(gguf_read, file_of_the_gguf_package) {
 Test(gguf_read, real_models) {
   const char *const shared = getenv("STINT_SHARED");
   if (!shared) cr_skip("STINT_SHARED is unset: set it to the folder with models/stories260K.gguf");
-  const struct { const char *name; size_t n_tensors; const char *architecture; } models[] = {
-      {"stories260K", 47, "llama"}, {"ggml-vocab-gpt-2", 0, "gpt2"}, {"ggml-vocab-qwen2", 0, "qwen2"},
-      {"ggml-vocab-llama-bpe", 0, "llama"}, {"ggml-vocab-llama-spm", 0, "llama"}};
+  const struct {
+    const char *name;
+    size_t n_tensors;
+    const char *architecture;
+  } models[] = {{"stories260K", 47, "llama"},
+                {"ggml-vocab-gpt-2", 0, "gpt2"},
+                {"ggml-vocab-qwen2", 0, "qwen2"},
+                {"ggml-vocab-llama-bpe", 0, "llama"},
+                {"ggml-vocab-llama-spm", 0, "llama"}};
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
     char path[1024];
     snprintf(path, sizeof path, "%s/models/%s.gguf", shared, models[i].name);
@@ -282,7 +303,8 @@ Test(gguf_read, real_models) {
       snprintf(name, sizeof name, "%.*s", (int)f.keys[k].name.bytes, f.keys[k].name.data);
       cr_assert_eq(gguf_find_key(&f, name), &f.keys[k], "%s", name);
     }
-    for (size_t k = 0; k < f.n_tensors; k++) cr_assert_eq(gguf_find_tensor(&f, f.tensors[k].name), &f.tensors[k]);
+    for (size_t k = 0; k < f.n_tensors; k++)
+      cr_assert_eq(gguf_find_tensor(&f, f.tensors[k].name), &f.tensors[k]);
     gguf_close(&f);
     bump_free(&memory);
   }

@@ -31,7 +31,8 @@ ssize_t __real_write(int fd, const void *data, size_t n);
 ssize_t __wrap_write(int fd, const void *data, size_t n);
 ssize_t __wrap_write(const int fd, const void *const data, const size_t n) {
   if (fails("write")) return -1;
-  return __real_write(fd, data, wrap.on && wrap.write_at_most && n > wrap.write_at_most ? wrap.write_at_most : n);
+  return __real_write(fd, data,
+                      wrap.on && wrap.write_at_most && n > wrap.write_at_most ? wrap.write_at_most : n);
 }
 
 int __real_fsync(int fd);
@@ -49,7 +50,9 @@ int __wrap_close(const int fd) {
 
 int __real_rename(const char *from, const char *to);
 int __wrap_rename(const char *from, const char *to);
-int __wrap_rename(const char *const from, const char *const to) { return fails("rename") ? -1 : __real_rename(from, to); }
+int __wrap_rename(const char *const from, const char *const to) {
+  return fails("rename") ? -1 : __real_rename(from, to);
+}
 
 int __real_open(const char *path, int flags, ...);
 int __wrap_open(const char *path, int flags, ...);
@@ -89,7 +92,11 @@ static stint_status write_good(const char *const path, bump *const memory, stint
   gguf_write_text_array(w, "texts", (const gguf_text[]){{"one", 3}, {"", 0}, {"three", 5}}, 3);
   gguf_write_i32_array(w, "ints", (const int32_t[]){1, -2}, 2);
   static const unsigned char flags[] = {0, 1};
-  gguf_write_key(w, &(gguf_key){.name = {"flags", 5}, .type = GGUF_ARRAY, .element = GGUF_BOOL, .count = 2, .value = flags,
+  gguf_write_key(w, &(gguf_key){.name = {"flags", 5},
+                                .type = GGUF_ARRAY,
+                                .element = GGUF_BOOL,
+                                .count = 2,
+                                .value = flags,
                                 .value_bytes = 2});
   gguf_write_tensor(w, "a", DTYPE_F32, 2, NE(3, 2));
   gguf_write_tensor(w, "b.weight", DTYPE_Q8_0, 1, NE(32));
@@ -152,8 +159,11 @@ Test(gguf_write, round_trip_and_copied_keys) {
   stint_error error = {0};
   gguf_writer *w;
   cr_assert_eq(gguf_write_open(first, &memory, &w, &error), STINT_OK, "%s", error.text);
-  gguf_write_key(w, &(gguf_key){.name = {"general.alignment", 17}, .type = GGUF_U32, .count = 1,
-                                .value = (const unsigned char *)"\100\0\0", .value_bytes = 4}); /* dropped */
+  gguf_write_key(w, &(gguf_key){.name = {"general.alignment", 17},
+                                .type = GGUF_U32,
+                                .count = 1,
+                                .value = (const unsigned char *)"\100\0\0",
+                                .value_bytes = 4}); /* dropped */
   gguf_write_text_array(w, "texts", texts, N_TEXTS);
   gguf_write_f32_array(w, "floats", values, 5000);
   gguf_write_u64(w, "digest", UINT64_C(0x0123456789abcdef));
@@ -163,7 +173,8 @@ Test(gguf_write, round_trip_and_copied_keys) {
     snprintf(name, sizeof name, "blk.%d.weight", i);
     gguf_write_tensor(w, name, DTYPE_F32, 2, NE(1 + i % 17, 1 + i % 5));
   }
-  for (int i = 0; i < N_TENSORS; i++) gguf_write_data(w, values + i, (size_t)((1 + i % 17) * (1 + i % 5)) * 4);
+  for (int i = 0; i < N_TENSORS; i++)
+    gguf_write_data(w, values + i, (size_t)((1 + i % 17) * (1 + i % 5)) * 4);
   cr_assert_eq(gguf_write_close(w, &error), STINT_OK, "%s", error.text);
 
   gguf_file f, g;
@@ -219,9 +230,11 @@ Test(gguf_write, every_system_call_fails_once) {
       } else {
         n_failed++;
         cr_expect_eq(status, STINT_IO);
-        cr_expect(fetch(path, found, sizeof found) == strlen(old) && !memcmp(found, old, strlen(old)), "%s, call %d: lost",
-                  wrap.failed, n);
-        cr_expect(strstr(error.text, path) && strstr(error.text, strerror(codes[c])) && strchr(error.text, ';'), "%s", error.text);
+        cr_expect(fetch(path, found, sizeof found) == strlen(old) && !memcmp(found, old, strlen(old)),
+                  "%s, call %d: lost", wrap.failed, n);
+        cr_expect(strstr(error.text, path) && strstr(error.text, strerror(codes[c])) &&
+                      strchr(error.text, ';'),
+                  "%s", error.text);
         cr_expect(codes[c] != ENOSPC || strstr(error.text, "free some space"), "%s", error.text);
       }
       if (!wrap.failed) break;
@@ -300,20 +313,46 @@ Test(gguf_write, declared_and_written_must_agree) {
     gguf_write_u32(w, "n", 1);
     gguf_write_tensor(w, "first", DTYPE_F32, 1, NE(6));
     switch (i) {
-    case 0: break;                                                                   /* no data at all */
-    case 1: gguf_write_data(w, six, 20); break;                                       /* too little */
-    case 2: gguf_write_data(w, found, 25); break;                                     /* too much */
-    case 3: gguf_write_data(w, six, 24), gguf_write_data(w, six, 1); break;           /* more than there are tensors */
-    case 4: gguf_write_u32(w, "late", 1); break;                                      /* a key after a tensor */
-    case 5: gguf_write_data(w, six, 24), gguf_write_tensor(w, "late", DTYPE_F32, 1, NE(1)); break;
-    case 6: gguf_write_tensor(w, "zero", DTYPE_F32, 1, NE(0)); break;
-    case 7: gguf_write_tensor(w, "odd", DTYPE_Q4_0, 1, NE(33)); break;
-    case 8: gguf_write_tensor(w, "wrap", DTYPE_F32, 2, NE(INT64_MAX, 2)); break;
-    case 9: gguf_write_tensor(w, "", DTYPE_F32, 1, NE(1)); break;
-    case 10: gguf_write_tensor(w, "0123456789012345678901234567890123456789012345678901234567890123", DTYPE_F32, 1, NE(1)); break;
-    case 11: gguf_write_tensor(w, "type", (dtype)4, 1, NE(32)); break;
+    case 0:
+      break; /* no data at all */
+    case 1:
+      gguf_write_data(w, six, 20);
+      break; /* too little */
+    case 2:
+      gguf_write_data(w, found, 25);
+      break; /* too much */
+    case 3:
+      gguf_write_data(w, six, 24), gguf_write_data(w, six, 1);
+      break; /* more than there are tensors */
+    case 4:
+      gguf_write_u32(w, "late", 1);
+      break; /* a key after a tensor */
+    case 5:
+      gguf_write_data(w, six, 24), gguf_write_tensor(w, "late", DTYPE_F32, 1, NE(1));
+      break;
+    case 6:
+      gguf_write_tensor(w, "zero", DTYPE_F32, 1, NE(0));
+      break;
+    case 7:
+      gguf_write_tensor(w, "odd", DTYPE_Q4_0, 1, NE(33));
+      break;
+    case 8:
+      gguf_write_tensor(w, "wrap", DTYPE_F32, 2, NE(INT64_MAX, 2));
+      break;
+    case 9:
+      gguf_write_tensor(w, "", DTYPE_F32, 1, NE(1));
+      break;
+    case 10:
+      gguf_write_tensor(w, "0123456789012345678901234567890123456789012345678901234567890123", DTYPE_F32, 1,
+                        NE(1));
+      break;
+    case 11:
+      gguf_write_tensor(w, "type", (dtype)4, 1, NE(32));
+      break;
     }
     cr_expect_eq(gguf_write_close(w, &error), STINT_INTERNAL, "case %d: %s", i, error.text);
+    if (i == 2 || i == 3)
+      cr_expect(strstr(error.text, "pass the end"), "case %d, told at once: %s", i, error.text);
     cr_expect(strstr(error.text, path) && strstr(error.text, "report this"), "case %d: %s", i, error.text);
     cr_expect_not(exists(path), "case %d", i);
     cr_expect_not(exists(tmp_of(path)), "case %d", i);

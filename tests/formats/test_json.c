@@ -11,55 +11,65 @@ static _Alignas(16) unsigned char space[1 << 20];
 
 /* ---- in ---- */
 
-static stint_status member(const char *const line, const size_t n, json_text *const out, stint_error *const error) {
+static stint_status member(const char *const line, const size_t n, json_text *const out,
+                           stint_error *const error) {
   memset(error, 0, sizeof *error);
   return json_read_member(line, n, "text", "train.jsonl", 17, space, sizeof space, out, error);
 }
 
 Test(json, text_member_of_a_line) {
-  const struct { const char *line, *text; size_t bytes; } cases[] = {
+  const struct {
+    const char *line, *text;
+    size_t bytes;
+  } cases[] = {
       {"{\"text\": \"plain\"}", "plain", 5},
       {"  {\"a\": [1, {\"text\": 2}], \"text\":\"\"}\r\n", "", 0},
-      {"{\"text\": \"\\u00fc \\\"q\\\" \\\\ \\/ \\b\\f\\n\\r\\t\"}", "\xc3\xbc \"q\" \\ / \b\f\n\r\t", 15},
+      {"{\"text\": \"\\u00fc \\\"q\\\" \\\\ \\/ \\b\\f\\n\\r\\t\"}", "\xc3\xbc \"q\" \\ / \b\f\n\r\t", 16},
       {"{\"text\": \"\\ud83d\\ude00\"}", "\xf0\x9f\x98\x80", 4},
       {"{\"text\": \"a\\u0000b\"}", "a\0b", 3},
       {"{\"text\": \"\xe4\xb8\x96\"}", "\xe4\xb8\x96", 3}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     json_text t;
     stint_error error;
-    cr_expect_eq(member(cases[i].line, strlen(cases[i].line), &t, &error), STINT_OK, "%s: %s", cases[i].line, error.text);
-    cr_expect(t.bytes == cases[i].bytes && !memcmp(t.data, cases[i].text, t.bytes) && !t.data[t.bytes], "%s", cases[i].line);
+    cr_expect_eq(member(cases[i].line, strlen(cases[i].line), &t, &error), STINT_OK, "%s: %s", cases[i].line,
+                 error.text);
+    cr_expect(t.bytes == cases[i].bytes && !memcmp(t.data, cases[i].text, t.bytes) && !t.data[t.bytes], "%s",
+              cases[i].line);
   }
 }
 
 Test(json, bad_lines_name_the_place) {
-  const struct { const char *line; const char *fragment; } cases[] = {
-      {"", "17: byte"},
-      {"   ", "17: byte"},
-      {"{\"text\": \"open", "byte"},
-      {"{\"text\": \"a\"", "byte"},
-      {"{\"text\": \"a\",}", "byte 1"},
-      {"{\"text\": \"a\"} {}", "end of file expected"},
-      {"{\"text\": \"\\ud800\"}", "byte"},
-      {"{\"text\": \"\x80\"}", "unable to decode byte 0x80"},
-      {"{\"text\": \"\xc0\xaf\"}", "unable to decode byte"},
-      {"{\"text\": \"\xed\xa0\x80\"}", "decode"},
-      {"{\"text\": \"a\nb\"}", "byte"},
-      {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate"},
-      {"{\"text\": 1e999}", "byte"},
-      {"{'text': 1}", "byte 1"},
-      {"[\"text\"]", "no JSON object"},
-      {"\"text\"", "no JSON object"},
-      {"17", "no JSON object"},
-      {"{\"Text\": \"a\"}", "no member \"text\""},
-      {"{\"text\": 5}", "is no string"},
-      {"{\"text\": null}", "is no string"},
-      {"{\"text\": [\"a\"]}", "is no string"}};
+  const struct {
+    const char *line;
+    const char *fragment;
+  } cases[] = {{"", "17: byte"},
+               {"   ", "17: byte"},
+               {"{\"text\": \"open", "byte"},
+               {"{\"text\": \"a\"", "byte"},
+               {"{\"text\": \"a\",}", "byte 1"},
+               {"{\"text\": \"a\"} {}", "end of file expected"},
+               {"{\"text\": \"\\ud800\"}", "byte"},
+               {"{\"text\": \"\x80\"}", "unable to decode byte 0x80"},
+               {"{\"text\": \"\xc0\xaf\"}", "unable to decode byte"},
+               {"{\"text\": \"\xed\xa0\x80\"}", "decode"},
+               {"{\"text\": \"a\nb\"}", "byte"},
+               {"{\"text\": \"a\", \"text\": \"b\"}", "duplicate"},
+               {"{\"text\": 1e999}", "byte"},
+               {"{'text': 1}", "byte 2"},
+               {"[\"text\"]", "no JSON object"},
+               {"\"text\"", "no JSON object"},
+               {"17", "no JSON object"},
+               {"{\"Text\": \"a\"}", "no member \"text\""},
+               {"{\"text\": 5}", "is no string"},
+               {"{\"text\": null}", "is no string"},
+               {"{\"text\": [\"a\"]}", "is no string"}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     json_text t;
     stint_error error;
-    cr_expect_eq(member(cases[i].line, strlen(cases[i].line), &t, &error), STINT_BAD_INPUT, "%s", cases[i].line);
-    cr_expect(!strncmp(error.text, "train.jsonl:17: ", 16) && strchr(error.text, ';') && strstr(error.text, cases[i].fragment),
+    cr_expect_eq(member(cases[i].line, strlen(cases[i].line), &t, &error), STINT_BAD_INPUT, "%s",
+                 cases[i].line);
+    cr_expect(!strncmp(error.text, "train.jsonl:17: ", 16) && strchr(error.text, ';') &&
+                  strstr(error.text, cases[i].fragment),
               "%s: '%s' is not in: %s", cases[i].line, cases[i].fragment, error.text);
     cr_expect(!t.data && !t.bytes);
   }
@@ -71,12 +81,14 @@ Test(json, bad_lines_name_the_place) {
 }
 
 Test(json, every_truncation_and_flipped_bit) {
-  char line[] = "{\"a\": [1, 2.5, -3e2, true, null], \"text\": \"x \\u00e9 \xc3\xa9\", \"o\": {\"k\": \"v\"}}";
+  char line[] =
+      "{\"a\": [1, 2.5, -3e2, true, null], \"text\": \"x \\u00e9 \xc3\xa9\", \"o\": {\"k\": \"v\"}}";
   const size_t n = strlen(line);
   size_t n_refused = 0;
   json_text t;
   stint_error error;
-  for (size_t cut = 0; cut < n; cut++) cr_expect_eq(member(line, cut, &t, &error), STINT_BAD_INPUT, "cut to %zu", cut);
+  for (size_t cut = 0; cut < n; cut++)
+    cr_expect_eq(member(line, cut, &t, &error), STINT_BAD_INPUT, "cut to %zu", cut);
   for (size_t bit = 0; bit < 8 * n; bit++) {
     line[bit / 8] = (char)(line[bit / 8] ^ (1 << bit % 8));
     n_refused += member(line, n, &t, &error) != STINT_OK;
@@ -86,10 +98,12 @@ Test(json, every_truncation_and_flipped_bit) {
 }
 
 Test(json, a_tree) {
-  const char text[] = "{\"n\": 9007199254740993, \"x\": -2.5e-3, \"list\": [true, null, \"s\", {}], \"deep\": {\"er\": {\"k\": 7}}}";
+  const char text[] = "{\"n\": 9007199254740993, \"x\": -2.5e-3, \"list\": [true, null, \"s\", {}], "
+                      "\"deep\": {\"er\": {\"k\": 7}}}";
   const json_node *root;
   stint_error error = {0};
-  cr_assert_eq(json_read(text, strlen(text), "plan.json", 0, space, sizeof space, &root, &error), STINT_OK, "%s", error.text);
+  cr_assert_eq(json_read(text, strlen(text), "plan.json", 0, space, sizeof space, &root, &error), STINT_OK,
+               "%s", error.text);
   int64_t n;
   double x;
   bool flag;
@@ -105,11 +119,13 @@ Test(json, a_tree) {
   cr_expect(json_node_text_is(json_node_at(list, 2), "s") && !json_node_text_is(json_node_at(list, 2), "st"));
   cr_expect(json_node_is_object(json_node_at(list, 3)) && json_node_count(json_node_at(list, 3)) == 0);
   cr_expect_null(json_node_at(list, 4));
-  cr_expect(json_node_int(json_node_member(json_node_member(json_node_member(root, "deep"), "er"), "k"), &n) && n == 7);
+  cr_expect(
+      json_node_int(json_node_member(json_node_member(json_node_member(root, "deep"), "er"), "k"), &n) &&
+      n == 7);
   const json_node *const none = json_node_member(json_node_member(root, "no"), "such");
-  cr_expect(!none && !json_node_at(none, 0) && !json_node_count(none) && !json_node_is_object(none) && !json_node_text(none, &t) &&
-            !json_node_int(none, &n) && !json_node_float(none, &x) && !json_node_bool(none, &flag) && !json_node_is_array(none) &&
-            !json_node_is_null(none));
+  cr_expect(!none && !json_node_at(none, 0) && !json_node_count(none) && !json_node_is_object(none) &&
+            !json_node_text(none, &t) && !json_node_int(none, &n) && !json_node_float(none, &x) &&
+            !json_node_bool(none, &flag) && !json_node_is_array(none) && !json_node_is_null(none));
   cr_expect_null(json_node_member(list, "n"));
   cr_expect_null(json_node_at(root, 0));
 }
@@ -125,11 +141,13 @@ Test(json, memory_of_a_document) {
     unsigned char *const buffer = malloc(room);
     json_text t;
     stint_error error = {0};
-    cr_expect_eq(json_read_member(line, n + 12, "text", "f", 1, buffer, room, &t, &error), STINT_OK, "%zu: %s", n, error.text);
+    cr_expect_eq(json_read_member(line, n + 12, "text", "f", 1, buffer, room, &t, &error), STINT_OK,
+                 "%zu: %s", n, error.text);
     cr_expect_eq(t.bytes, n);
     cr_expect((const unsigned char *)t.data >= buffer && (const unsigned char *)t.data < buffer + room);
     unsigned char *const less = malloc(n + 1);
-    cr_expect_eq(json_read_member(line, n + 12, "text", "f", 1, less, n, &t, &error), STINT_NO_MEMORY, "%zu", n);
+    cr_expect_eq(json_read_member(line, n + 12, "text", "f", 1, less, n, &t, &error), STINT_NO_MEMORY, "%zu",
+                 n);
     cr_expect(strstr(error.text, "f:1: ") && strstr(error.text, "allow more"), "%s", error.text);
     free(less), free(buffer), free(line);
   }
@@ -137,9 +155,11 @@ Test(json, memory_of_a_document) {
     unsigned char *const buffer = malloc(room + 1);
     const json_node *root;
     stint_error error = {0};
-    const char text[] = "{\"a\": [1, 2.5, {\"b\": \"some text that is longer than sixteen\"}], \"c\": null, \"d\": {}}";
+    const char text[] =
+        "{\"a\": [1, 2.5, {\"b\": \"some text that is longer than sixteen\"}], \"c\": null, \"d\": {}}";
     const stint_status status = json_read(text, strlen(text), "f", 1, buffer, room, &root, &error);
-    cr_expect(status == STINT_OK ? root != NULL : status == STINT_NO_MEMORY && !root, "%zu: %s", room, error.text);
+    cr_expect(status == STINT_OK ? root != NULL : status == STINT_NO_MEMORY && !root, "%zu: %s", room,
+              error.text);
     free(buffer);
   }
 }
@@ -223,15 +243,18 @@ Test(json, a_line_of_a_log) {
   open_out(&o);
   write_sample(&o);
   cr_assert(json_out_close_line(&o));
-  cr_assert_str_eq(out_text,
-                   "{\"step\":-7,\"big\":9223372036854775807,\"digest\":\"fedcba9876543210\",\"loss_nats_per_token\":3.19,"
-                   "\"fits\":true,\"path\":\"a \\\"quoted\\\" \\\\ path\\n\\t\\u0001\",\"none\":null,\"list\":[0.1,{},[],false]}\n");
+  cr_assert_str_eq(
+      out_text,
+      "{\"step\":-7,\"big\":9223372036854775807,\"digest\":\"fedcba9876543210\",\"loss_nats_per_token\":3.19,"
+      "\"fits\":true,\"path\":\"a \\\"quoted\\\" \\\\ "
+      "path\\n\\t\\u0001\",\"none\":null,\"list\":[0.1,{},[],false]}\n");
   cr_assert_eq(o.used, strlen(out_text));
   open_out(&o);
   o.indent = 2;
   write_sample(&o);
   cr_assert(json_out_close(&o));
-  cr_assert(strstr(out_text, "{\n  \"step\": -7,\n") && strstr(out_text, "\n  \"list\": [\n    0.1,\n    {},\n    [],\n    false\n  ]\n}"),
+  cr_assert(strstr(out_text, "{\n  \"step\": -7,\n") &&
+                strstr(out_text, "\n  \"list\": [\n    0.1,\n    {},\n    [],\n    false\n  ]\n}"),
             "%s", out_text);
   json_t *const tree = json_loads(out_text, JSON_REJECT_DUPLICATES, NULL);
   cr_assert(tree && json_object_size(tree) == 8);
@@ -256,7 +279,11 @@ static double read_back(const json_out *const o) {
 Test(json, numbers_read_back_to_the_same_bits) {
   uint64_t state = 1;
   for (int i = 0; i < 20000; i++) {
-    const uint64_t bits = i == 0 ? 0 : i == 1 ? UINT64_C(0x8000000000000000) : i == 2 ? 1 : i == 3 ? UINT64_C(0x7fefffffffffffff) : random_bits(&state);
+    const uint64_t bits = i == 0   ? 0
+                          : i == 1 ? UINT64_C(0x8000000000000000)
+                          : i == 2 ? 1
+                          : i == 3 ? UINT64_C(0x7fefffffffffffff)
+                                   : random_bits(&state);
     double d;
     float f;
     memcpy(&d, &bits, sizeof d);
@@ -280,7 +307,10 @@ Test(json, numbers_read_back_to_the_same_bits) {
       cr_assert_eq(memcmp(&back, &f, sizeof f), 0, "%a: %s", (double)f, out_text);
     }
   }
-  const struct { float value; const char *text; } plain[] = {{0.1f, "0.1"}, {5, "5.0"}, {1e-5f, "1e-05"}, {3.0654299f, "3.06543"}};
+  const struct {
+    float value;
+    const char *text;
+  } plain[] = {{0.1f, "0.1"}, {5, "5.0"}, {1e-5f, "1e-05"}, {3.0654299f, "3.06543"}};
   for (int i = 0; i < 4; i++) {
     json_out o;
     open_out(&o);
@@ -297,7 +327,8 @@ Test(json, any_bytes_become_valid_text) {
     char bytes[24];
     const size_t n = random_bits(&state) % sizeof bytes;
     for (size_t k = 0; k < n; k++) { /* half of them out of the corners of UTF-8 */
-      static const unsigned char corners[] = {0, 0x1f, '"', '\\', 0x7f, 0x80, 0xa0, 0xbf, 0xc0, 0xc2, 0xdf, 0xe0, 0xed, 0xef, 0xf0, 0xf4, 0xf5, 0xff};
+      static const unsigned char corners[] = {0,    0x1f, '"',  '\\', 0x7f, 0x80, 0xa0, 0xbf, 0xc0,
+                                              0xc2, 0xdf, 0xe0, 0xed, 0xef, 0xf0, 0xf4, 0xf5, 0xff};
       const uint64_t r = random_bits(&state);
       bytes[k] = (char)(r & 256 ? r : corners[r / 512 % sizeof corners]);
     }
@@ -307,7 +338,8 @@ Test(json, any_bytes_become_valid_text) {
     cr_assert(json_out_close(&o));
     json_t *const tree = json_loadb(out_text, o.used, JSON_ALLOW_NUL, NULL);
     cr_assert(tree, "%s", out_text);
-    json_t *const same = json_stringn(bytes, n); /* NULL unless it is UTF-8; then it must come back as it was */
+    json_t *const same =
+        json_stringn(bytes, n); /* NULL unless it is UTF-8; then it must come back as it was */
     if (same) cr_assert(json_equal(same, json_array_get(tree, 0)), "%s", out_text);
     json_decref(tree), json_decref(same);
   }
@@ -332,7 +364,11 @@ Test(json, overflow_is_counted) {
   }
 }
 
-typedef struct sink { char text[4096]; size_t used; int calls_left; } sink;
+typedef struct sink {
+  char text[4096];
+  size_t used;
+  int calls_left;
+} sink;
 
 static bool collect(void *const context, const char *const data, const size_t n) {
   sink *const s = context;
@@ -370,14 +406,30 @@ Test(json, misuse_is_told) {
     json_out o;
     open_out(&o);
     switch (i) {
-    case 0: break;                                                                 /* nothing */
-    case 1: json_out_object(&o); break;                                            /* not closed */
-    case 2: json_out_object(&o), json_out_int(&o, 1), json_out_end(&o); break;     /* a value without a key */
-    case 3: json_out_object(&o), json_out_key(&o, "k"), json_out_end(&o); break;   /* a key without a value */
-    case 4: json_out_array(&o), json_out_key(&o, "k"), json_out_end(&o); break;    /* a key in an array */
-    case 5: json_out_int(&o, 1), json_out_int(&o, 2); break;                       /* two values */
-    case 6: json_out_end(&o); break;
-    case 7: json_out_object(&o), json_out_key(&o, "a"), json_out_key(&o, "b"), json_out_int(&o, 1), json_out_end(&o); break;
+    case 0:
+      break; /* nothing */
+    case 1:
+      json_out_object(&o);
+      break; /* not closed */
+    case 2:
+      json_out_object(&o), json_out_int(&o, 1), json_out_end(&o);
+      break; /* a value without a key */
+    case 3:
+      json_out_object(&o), json_out_key(&o, "k"), json_out_end(&o);
+      break; /* a key without a value */
+    case 4:
+      json_out_array(&o), json_out_key(&o, "k"), json_out_end(&o);
+      break; /* a key in an array */
+    case 5:
+      json_out_int(&o, 1), json_out_int(&o, 2);
+      break; /* two values */
+    case 6:
+      json_out_end(&o);
+      break;
+    case 7:
+      json_out_object(&o), json_out_key(&o, "a"), json_out_key(&o, "b"), json_out_int(&o, 1),
+          json_out_end(&o);
+      break;
     case 8: /* a level too deep */
       for (int k = 0; k < JSON_OUT_DEPTH + 1; k++) json_out_array(&o);
       for (int k = 0; k < JSON_OUT_DEPTH; k++) json_out_end(&o);

@@ -29,8 +29,12 @@ static inline uint32_t draw(uint64_t *const state) {
   return (uint32_t)(*state >> 33);
 }
 
-static inline float draw_float(uint64_t *const state) { return (float)draw(state) * 0x1p-30f - 1.0f; } /* [-1, 1) */
+static inline float draw_float(uint64_t *const state) {
+  return (float)draw(state) * 0x1p-30f - 1.0f;
+} /* [-1, 1) */
 
-static inline int64_t draw_to(uint64_t *const state, const int64_t n) { return (int64_t)(draw(state) % (uint64_t)n); }
+static inline int64_t draw_to(uint64_t *const state, const int64_t n) {
+  return (int64_t)(draw(state) % (uint64_t)n);
+}
 
 #endif

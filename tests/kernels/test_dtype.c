@@ -40,14 +40,16 @@ static golden golden_open(const dtype type) {
   memcpy(&g.n_raw, p += 4 * g.n, 4);
   g.raw = p += 4;
   g.raw_back = (const float *)(const void *)(p += dtype_bytes(type, g.n_raw));
-  cr_assert_eq((size_t)(p - g.file) + 4 * g.n_raw, bytes, "the data of %s has another length", dtype_name(type));
+  cr_assert_eq((size_t)(p - g.file) + 4 * g.n_raw, bytes, "the data of %s has another length",
+               dtype_name(type));
   cr_assert_gt(g.n, 0);
   return g;
 }
 
 /* Index of the first float whose bits differ (two NaN agree: which of several payloads an operation on NaN gives is not
  * part of the format), or -1. Values may be unaligned. */
-static int64_t first_difference(const float *const a, const void *const b, const int64_t n, const bool payload) {
+static int64_t first_difference(const float *const a, const void *const b, const int64_t n,
+                                const bool payload) {
   for (int64_t i = 0; i < n; i++) {
     float y;
     memcpy(&y, (const char *)b + 4 * i, 4);
@@ -105,8 +107,10 @@ Test(dtype, every_f16) {
     const float want = (float)(h >> 15 ? -magnitude : magnitude);
     float got;
     dequantize_row(DTYPE_F16, &stored, &got, 1);
-    if (fraction && exponent == 31)
-      cr_assert(got != got, "F16 %04x is %a, not NaN", h, (double)got);
+    uint32_t bits;
+    memcpy(&bits, &got, 4);
+    if (fraction && exponent == 31) /* the payload kept, made quiet */
+      cr_assert_eq(bits, (h & 0x8000u) << 16 | 0x7fc00000u | (h & 1023u) << 13, "F16 %04x is %08x", h, bits);
     else
       cr_assert(memcmp(&got, &want, 4) == 0, "F16 %04x is %a, not %a", h, (double)got, (double)want);
     uint16_t again;
@@ -122,11 +126,27 @@ Test(dtype, f16_rounds_to_nearest_even) {
     const uint16_t pair[2] = {(uint16_t)h, (uint16_t)(h + 1)};
     float f[2];
     dequantize_row(DTYPE_F16, pair, f, 2);
-    const float half = f[0] + (f[1] - f[0]) / 2, try[3] = {nextafterf(half, 0), half, nextafterf(half, INFINITY)};
+    const float half = f[0] + (f[1] - f[0]) / 2,
+                try[3] = {nextafterf(half, 0), half, nextafterf(half, INFINITY)};
     const uint16_t want[3] = {pair[0], h & 1 ? pair[1] : pair[0], pair[1]};
     uint16_t got[3];
     quantize_row(DTYPE_F16, try, got, 3);
-    for (int i = 0; i < 3; i++) cr_assert_eq(got[i], want[i], "%a became %04x, not %04x", (double)try[i], got[i], want[i]);
+    for (int i = 0; i < 3; i++)
+      cr_assert_eq(got[i], want[i], "%a became %04x, not %04x", (double)try[i], got[i], want[i]);
+  }
+}
+
+/* The same for BF16, whose halfway point is a float with the low half 0x8000. */
+Test(dtype, bf16_rounds_to_nearest_even) {
+  for (uint32_t h = 0; h < 0x7f80; h++) {
+    const uint32_t bits[3] = {h << 16 | 0x7fff, h << 16 | 0x8000, h << 16 | 0x8001};
+    const uint16_t want[3] = {(uint16_t)h, (uint16_t)(h + (h & 1)), (uint16_t)(h + 1)};
+    float try[3];
+    uint16_t got[3];
+    memcpy(try, bits, sizeof try);
+    quantize_row(DTYPE_BF16, try, got, 3);
+    for (int i = 0; i < 3; i++)
+      cr_assert_eq(got[i], want[i], "%a became %04x, not %04x", (double)try[i], got[i], want[i]);
   }
 }
 
@@ -150,7 +170,8 @@ Test(dtype, geometry_as_gguf) {
   }
   fclose(f);
   cr_expect_gt(compared, 30);
-  static const int64_t unknown[] = {-1, 4, 5, 31, 36, DTYPE_LIMIT, DTYPE_NONE, INT64_MAX, INT64_MIN, 1ll << 32};
+  static const int64_t unknown[] = {-1,          4,          5,         31,        36,
+                                    DTYPE_LIMIT, DTYPE_NONE, INT64_MAX, INT64_MIN, 1ll << 32};
   for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++) {
     cr_expect_null(dtype_find(unknown[i]), "%ld", (long)unknown[i]);
     cr_expect_str_eq(dtype_name(unknown[i]), "unknown");

@@ -74,8 +74,8 @@ static void release(operands *const o) {
 }
 
 /* Fresh operands from `seed`, run with `workers`; the bytes of dst to the caller (malloc). */
-static unsigned char *run(const product *const p, op_kernel *const *const kernels, const int workers, const uint64_t seed,
-                          size_t *const bytes) {
+static unsigned char *run(const product *const p, op_kernel *const *const kernels, const int workers,
+                          const uint64_t seed, size_t *const bytes) {
   operands o = make(p, seed);
   const char *const wrong = op_check(p->op, &o.c);
   cr_assert_null(wrong, "%s", wrong);
@@ -101,7 +101,11 @@ static product draw_product(const op_id op, const int i, uint64_t *const s) {
   enum { N = sizeof size / sizeof *size };
   const dtype type = op == OP_MATMUL_DW ? DTYPE_F32 : weight_types[i % N_WEIGHT_TYPES];
   const int64_t block = dtype_find(type)->block_elements;
-  product p = {.op = op, .rows = size[draw_to(s, N)], .k = size[draw_to(s, N)], .n = size[draw_to(s, N)], .type = type};
+  product p = {.op = op,
+               .rows = size[draw_to(s, N)],
+               .k = size[draw_to(s, N)],
+               .n = size[draw_to(s, N)],
+               .type = type};
   p.k = (p.k + block - 1) / block * block;
   p.c0 = op == OP_MATMUL_DW ? C0_NONE : (c0_mode)draw_to(s, 3);
   if (draw_to(s, 2)) {
@@ -113,8 +117,9 @@ static product draw_product(const op_id op, const int i, uint64_t *const s) {
 }
 
 static const char *name_of(const product *const p, char text[160]) {
-  snprintf(text, 160, "%s rows=%ld k=%ld n=%ld %s c0=%d pads %ld %ld %ld", op_table[p->op]->name, (long)p->rows, (long)p->k,
-           (long)p->n, dtype_name(p->type), (int)p->c0, (long)p->pad_x, (long)p->pad_y, (long)p->pad_w);
+  snprintf(text, 160, "%s rows=%ld k=%ld n=%ld %s c0=%d pads %ld %ld %ld", op_table[p->op]->name,
+           (long)p->rows, (long)p->k, (long)p->n, dtype_name(p->type), (int)p->c0, (long)p->pad_x,
+           (long)p->pad_y, (long)p->pad_w);
   return text;
 }
 
@@ -174,8 +179,10 @@ static void against_float64(const op_id op) {
       for (int64_t j = 0; j < out; j++) {
         const size_t at = (size_t)r * o.c.dst[0].nb[1] + 4 * (size_t)j;
         float start = 0, y;
-        if (op == OP_MATMUL_DW || p.c0 == C0_IS_Y) memcpy(&start, o.dst.data + at, 4);
-        else if (p.c0 == C0_APART) memcpy(&start, o.src[2].data + (size_t)r * o.c.src[2].nb[1] + 4 * (size_t)j, 4);
+        if (op == OP_MATMUL_DW || p.c0 == C0_IS_Y)
+          memcpy(&start, o.dst.data + at, 4);
+        else if (p.c0 == C0_APART)
+          memcpy(&start, o.src[2].data + (size_t)r * o.c.src[2].nb[1] + 4 * (size_t)j, 4);
         memcpy(&y, got + at, 4);
         double sum = (double)start, magnitude = fabs((double)start);
         for (int64_t l = 0; l < depth; l++) {
@@ -185,8 +192,8 @@ static void against_float64(const op_id op) {
           magnitude += fabs(a * b);
         }
         const double bound = ((double)depth * 0x1p-24 + 1e-12) * magnitude, off = fabs((double)y - sum);
-        cr_assert(off <= bound, "%s: row %ld element %ld is %.9g, not %.9g", name_of(&p, text), (long)r, (long)j,
-                  (double)y, sum);
+        cr_assert(off <= bound, "%s: row %ld element %ld is %.9g, not %.9g", name_of(&p, text), (long)r,
+                  (long)j, (double)y, sum);
         worst = off / bound > worst ? off / bound : worst;
       }
     free(wf);
@@ -221,15 +228,18 @@ static void projection(const op_id op, const dtype type) {
   for (int64_t r = 0; r < w->ne[1]; r++) { /* u = W' v, W v, or x v */
     dequantize_row(w->type, o.src[1].data + (size_t)r * w->nb[1], row, w->ne[0]);
     for (int64_t i = 0; i < w->ne[0]; i++)
-      if (op == OP_MATMUL) u[i] += (double)row[i] * v[r];
-      else u[r] += (double)row[i] * v[i];
+      if (op == OP_MATMUL)
+        u[i] += (double)row[i] * v[r];
+      else
+        u[r] += (double)row[i] * v[i];
   }
   const int64_t depth = op == OP_MATMUL_DW ? p.rows : in;
   const double scale = sqrt((double)depth * (double)y->ne[0]) / 3;
   double worst = 0;
   for (int64_t r = 0; r < y->ne[1]; r++) {
     double want = 0, have = 0;
-    for (int64_t l = 0; l < depth; l++) want += (double)(op == OP_MATMUL_DW ? x[l * ldx + r] : x[r * ldx + l]) * u[l];
+    for (int64_t l = 0; l < depth; l++)
+      want += (double)(op == OP_MATMUL_DW ? x[l * ldx + r] : x[r * ldx + l]) * u[l];
     for (int64_t j = 0; j < y->ne[0]; j++) {
       float value, start = 0;
       memcpy(&value, got + (size_t)r * y->nb[1] + 4 * (size_t)j, 4);
@@ -238,7 +248,8 @@ static void projection(const op_id op, const dtype type) {
       want += (double)start * v[j];
     }
     const double off = fabs(have - want) / scale;
-    cr_assert(off < 0x1p-14, "%s: row %ld: projection off by %g of its scale", op_table[op]->name, (long)r, off);
+    cr_assert(off < 0x1p-14, "%s: row %ld: projection off by %g of its scale", op_table[op]->name, (long)r,
+              off);
     worst = off > worst ? off : worst;
   }
   cr_log_info("%s: worst projection 2^%.1f of its scale", op_table[op]->name, log2(worst));
@@ -262,16 +273,36 @@ Test(matmul, check_refuses) {
   for (int fault = 0; fault < 10; fault++) {
     op_case c = o.c;
     switch (fault) {
-    case 0: c.src[0].ne[0] = 63; break;
-    case 1: c.src[0].type = DTYPE_F16; break;
-    case 2: c.src[1].type = (dtype)12; break; /* Q4_K: known, not read */
-    case 3: c.src[1].type = (dtype)77; break;
-    case 4: c.dst[0].ne[1] = 4; break;
-    case 5: c.dst[0].nb[0] = 8; break;
-    case 6: c.src[2].ne[0] = 6; break;
-    case 7: c.src[1].ne[2] = 2; break;
-    case 8: c.src[0] = op_tensor_none(); break;
-    default: c.src[1].nb[1] = 18; break; /* rows overlap */
+    case 0:
+      c.src[0].ne[0] = 63;
+      break;
+    case 1:
+      c.src[0].type = DTYPE_F16;
+      break;
+    case 2:
+      c.src[1].type = (dtype)12;
+      break; /* Q4_K: known, not read */
+    case 3:
+      c.src[1].type = (dtype)77;
+      break;
+    case 4:
+      c.dst[0].ne[1] = 4;
+      break;
+    case 5:
+      c.dst[0].nb[0] = 8;
+      break;
+    case 6:
+      c.src[2].ne[0] = 6;
+      break;
+    case 7:
+      c.src[1].ne[2] = 2;
+      break;
+    case 8:
+      c.src[0] = op_tensor_none();
+      break;
+    default:
+      c.src[1].nb[1] = 18;
+      break; /* rows overlap */
     }
     cr_expect_not_null(op_check(OP_MATMUL, &c), "fault %d was taken", fault);
   }
@@ -298,8 +329,8 @@ Test(matmul, parts_tile_the_output) {
             for (int64_t c = part.n_first; c < part.n_last; c++) owned[r * n + c]++;
         }
         for (int64_t e = 0; e < m * n; e++)
-          cr_assert_eq(owned[e], 1, "m=%ld n=%ld workers=%d: element %ld has %d owners", (long)m, (long)n, workers, (long)e,
-                       owned[e]);
+          cr_assert_eq(owned[e], 1, "m=%ld n=%ld workers=%d: element %ld has %d owners", (long)m, (long)n,
+                       workers, (long)e, owned[e]);
         free(owned);
       }
 }

@@ -22,11 +22,11 @@
  *   ht_refuses    op_check refuses a case (shape rule tests)
  *
  * ERROR METRIC. |a-b| / (|a|+|b|) per element, two exact zeros agree, NaN fails. For sums that may cancel set the
- * destination's bit in `row_metric`: then the denominator is at least the mean of |a|+|b| over the element's row.
+ * destination's bit in `row_metric`: then the denominator is at least the mean of |a|+|b| over the element's row (over the tensor where rows are shorter than 8).
  * The environment variable HT_MEASURE prints the largest error of every case and destination (to measure the noise).
  *
  * COVERAGE. Every comparison is counted; a property that compared nothing fails. tests/ops/test_coverage.c walks
- * op_table and fails for an op that no suite in its list has a case for: add your suite to the list there.
+ * op_table and fails for an op that no suite covers; HT_OP_TESTS (or HT_COVERS alone) enters a suite there.
  *
  * Values: a filler and a float64 implementation see each operand as a dense array of doubles, ne[0]*op_rows elements:
  * F32 as its value, a block type as its dequantized values, an I32 as its integer (a step block: 16 of them, see
@@ -87,7 +87,13 @@ void ht_path(ht_suite *suite, op_id id, unsigned path);
 void ht_alias(ht_suite *suite, op_id id);
 void ht_float64(ht_suite *suite, op_id id);
 
+/* Enters a suite's op into the coverage test's list, before main. */
+void ht_covers(op_id id, ht_suite *suite);
+#define HT_COVERS(suite, ID)                                                                                 \
+  static void __attribute__((constructor)) ht_covers_##ID(void) { ht_covers(OP_##ID, suite); }
+
 #define HT_OP_TESTS(suite, ID, name)                                                                         \
+  HT_COVERS(suite, ID)                                                                                       \
   Test(name, reference) { ht_reference(suite, OP_##ID); }                                                    \
   Test(name, avx2) { ht_path(suite, OP_##ID, CPU_AVX2); }                                                    \
   Test(name, avx512) { ht_path(suite, OP_##ID, CPU_AVX512); }                                                \
@@ -130,5 +136,6 @@ static inline op_tensor ht_i32(int64_t n) { return op_tensor_make(DTYPE_I32, n, 
 ht_case ht_make(op_id id); /* every operand absent, bounds 0 */
 
 extern int64_t ht_comparisons; /* of this process */
+extern ht_suite *ht_covered[OP_COUNT];
 
 #endif

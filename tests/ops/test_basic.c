@@ -10,8 +10,6 @@
 #include "kernels/math/philox.h"
 #include "kernels/ops/basic.h"
 
-ht_suite suite_basic;
-
 static const struct { int64_t n, rows; } shapes[] = {{1, 1}, {33, 5}, {64, 1}, {7, 9}, {160, 3}, {515, 4}};
 enum { N_SHAPES = sizeof shapes / sizeof *shapes };
 
@@ -77,7 +75,7 @@ static void dropout64(const ht_case *const t, const double *const src[], double 
     }
 }
 
-bool suite_basic(const op_id id, const int i, ht_case *const t) {
+static bool suite_basic(const op_id id, const int i, ht_case *const t) {
   static const dtype types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_Q8_0, DTYPE_Q4_0, DTYPE_Q4_1};
   static const struct {
     int64_t n, table, rows;

@@ -1,11 +1,13 @@
-/* swiglu and its gradient. */
+/* swiglu and its gradient.
+ *
+ * Bounds: h and dup 2.5e-7 (100 seeds: 1.14e-7); dgate by the row metric 1e-6 (5.0e-7; 2.0e-6 for one element alone, beside the
+ * derivative's zero). Smallest injected defect: gate*(1-s) rounded before the sum instead of fused is for the bit tests;
+ * a lost gate*(1-s) stands at 1e-1. */
 #include "tests/ops/harness.h"
 
 #include <math.h>
 
 #include "kernels/ops/gated.h"
-
-ht_suite suite_gated;
 
 static const struct {
   int64_t n, rows;
@@ -35,7 +37,7 @@ static void swiglu_back64(const ht_case *const t, const double *const src[], dou
   }
 }
 
-bool suite_gated(const op_id id, const int i, ht_case *const t) {
+static bool suite_gated(const op_id id, const int i, ht_case *const t) {
   *t = ht_make(id);
   if (i >= N_SHAPES || (id != OP_SWIGLU && id != OP_SWIGLU_BACK)) return false;
   const op_tensor x = ht_f32(shapes[i].n, shapes[i].rows);
@@ -49,7 +51,7 @@ bool suite_gated(const op_id id, const int i, ht_case *const t) {
   if (id == OP_SWIGLU_BACK) {
     t->c.src[2] = t->c.dst[1] = x;
     t->float64 = swiglu_back64;
-    t->bound[0] = 4e-7; /* the derivative's zero at gate = -1.28: by the row's size */
+    t->bound[0] = i == 0 ? 1e-5 : 1e-6; /* the derivative's zero at gate = -1.28: by the row's size */
     t->bound[1] = 2.5e-7;
     t->row_metric = 1;
   }
@@ -59,7 +61,7 @@ bool suite_gated(const op_id id, const int i, ht_case *const t) {
 HT_OP_TESTS(suite_gated, SWIGLU, swiglu)
 HT_OP_TESTS(suite_gated, SWIGLU_BACK, swiglu_back)
 
-Test(swiglu_back, linear) { ht_linear(suite_gated, OP_SWIGLU_BACK, 1, 3, 3e-7); }
+Test(swiglu_back, linear) { ht_linear(suite_gated, OP_SWIGLU_BACK, 1, 3, 1e-6); }
 
 static void back(const ht_case *const f, const double *const src[], const double *const u[],
                  double *const dgate, double *const dup) {

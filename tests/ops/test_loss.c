@@ -1,7 +1,11 @@
 /* linear_cross_entropy: bits on every path, float64, finite differences, masked rows, quantized heads, chunks.
  *
  * Cases: with and without dx (evaluation), dW, the adapter (u, B) and its gradients; vocabularies that are not whole
- * lanes; every kind of weight that a head has; rows of weight 0 and of other weights than 1. */
+ * lanes; every kind of weight that a head has; rows of weight 0 and of other weights than 1.
+ *
+ * Bounds stand between the noise over 100 seeds and the smallest of the injected defects of tests/mutants/loss.txt (the
+ * logarithm wrong by 2e-4 of itself), both measured with HT_MEASURE. The bounds of gradients (1e-7) are those of five-point
+ * differences in float64, whose noise is 2.2e-10. */
 #include "tests/ops/harness.h"
 
 #include <math.h>
@@ -104,7 +108,7 @@ static ht_case make(const shape *const s) {
           s->chunk, dtype_name(s->type), s->dx ? ", dx" : "", s->dw ? ", dW" : "", s->du ? ", du" : "",
           s->db ? ", dB" : "");
   t.row_metric = 0x1F;
-  for (int j = 0; j < 5; j++) t.bound[j] = 1e-5;
+  for (int j = 0; j < 5; j++) t.bound[j] = 1.5e-5; /* noise 2.1e-6 loss, 3.9e-6 dx, 1.5e-6 the others */
   return t;
 }
 

@@ -1,11 +1,13 @@
-/* rms_norm and its gradients. */
+/* rms_norm and its gradients.
+ *
+ * Bounds and, over 100 seeds, the noise: y 2.5e-7 (1.1e-7), r 1.5e-7 (6.7e-8); by the row metric dx 1e-6 (3.8e-7) and dw 5e-7
+ * (1.7e-7); a row of one element cancels (dx is eps' share only): 1e-3 and 1e-4. Smallest injected defects: eps outside the
+ * root 1e-3 (rows of size 3e-3), a lost c0 1e-1, r for r*r 1e-2. */
 #include "tests/ops/harness.h"
 
 #include <math.h>
 
 #include "kernels/ops/norm.h"
-
-ht_suite suite_norm;
 
 static const struct {
   int64_t n, rows;
@@ -63,7 +65,7 @@ static void rms_norm_dw64(const ht_case *const t, const double *const src[], dou
     for (int64_t i = 0; i < n; i++) dst[0][i] += src[0][row * n + i] * src[1][row * n + i] * src[2][row];
 }
 
-bool suite_norm(const op_id id, const int i, ht_case *const t) {
+static bool suite_norm(const op_id id, const int i, ht_case *const t) {
   *t = ht_make(id);
   if (i >= (id == OP_RMS_NORM_DX ? 2 : 1) * N_SHAPES) return false;
   const int64_t n = shapes[i % N_SHAPES].n, rows = shapes[i % N_SHAPES].rows;
@@ -87,7 +89,7 @@ bool suite_norm(const op_id id, const int i, ht_case *const t) {
     if (i >= N_SHAPES) t->c.src[4] = ht_f32(n, rows);
     t->float64 = rms_norm_dx64;
     t->row_metric = 1;
-    t->bound[0] = 1e-6;
+    t->bound[0] = n == 1 ? 1e-3 : 1e-6;
     return true;
   case OP_RMS_NORM_DW:
     t->c.src[0] = t->c.src[1] = ht_f32(n, rows);
@@ -95,7 +97,7 @@ bool suite_norm(const op_id id, const int i, ht_case *const t) {
     t->c.dst[0] = ht_f32(n, 1);
     t->float64 = rms_norm_dw64;
     t->row_metric = 1;
-    t->bound[0] = 5e-7;
+    t->bound[0] = n == 1 ? 1e-4 : 5e-7;
     return true;
   default:
     return false;

@@ -1,12 +1,13 @@
-/* rope. */
+/* rope.
+ *
+ * Bound 5e-7 by the row metric (largest over 100 seeds: 3.1e-7, up to position 2^24 - 1). Smallest injected defect: the low
+ * part of the turns left out, 1e-3 at positions of 100,000; a sign stands at 1. */
 #include "tests/ops/harness.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "kernels/ops/position.h"
-
-ht_suite suite_position;
 
 static const struct {
   int32_t head_size, n_rot, heads;
@@ -60,7 +61,7 @@ static void rope64(const ht_case *const t, const double *const src[], double *co
     }
 }
 
-bool suite_position(const op_id id, const int i, ht_case *const t) {
+static bool suite_position(const op_id id, const int i, ht_case *const t) {
   *t = ht_make(id);
   if (id != OP_ROPE || i >= N_SHAPES) return false;
   t->c.src[0] = t->c.dst[0] = ht_f32((int64_t)shapes[i].head_size * shapes[i].heads, shapes[i].rows);

@@ -1,11 +1,13 @@
-/* zero, grad_norm, adamw, sgd. */
+/* zero, grad_norm, adamw, sgd.
+ *
+ * Bounds and, over 100 seeds, the noise. adamw: p 6e-7 by the row metric (3.1e-7), from zero 4e-7 by the strict one (1.5e-7);
+ * m 2.5e-7 (7.6e-8); v 1.5e-7 (6.6e-8). sgd: 2e-7 (5.7e-8). Smallest injected defects: eps inside the root 1e-4 (from
+ * zero), decay on the updated p 1e-5, no clip factor 1e-1. */
 #include "tests/ops/harness.h"
 
 #include <math.h>
 
 #include "kernels/ops/step.h"
-
-ht_suite suite_step;
 
 static const int64_t sizes[] = {1, 15, 64, 1000, 4096, 4097, 20000};
 enum { N_SIZES = sizeof sizes / sizeof *sizes };
@@ -52,7 +54,7 @@ static void sgd64(const ht_case *const t, const double *const src[], double *con
   }
 }
 
-bool suite_step(const op_id id, const int i, ht_case *const t) {
+static bool suite_step(const op_id id, const int i, ht_case *const t) {
   *t = ht_make(id);
   if (i >= 2 * N_SIZES || (i >= N_SIZES && (id == OP_GRAD_NORM || id == OP_ZERO))) return false;
   const int64_t n = sizes[i % N_SIZES];
@@ -81,7 +83,7 @@ bool suite_step(const op_id id, const int i, ht_case *const t) {
     t->c.params.adamw.weight_decay = i % 3 ? 0.1f : 0.0f;
     t->float64 = adamw64;
     t->row_metric = second ? 0 : 3;
-    t->bound[0] = second ? 4e-7 : 2.5e-7;
+    t->bound[0] = second ? 4e-7 : 6e-7;
     t->bound[1] = second ? 1e-7 : 2.5e-7;
     t->bound[2] = 1.5e-7;
     return true;
@@ -103,6 +105,7 @@ HT_OP_TESTS(suite_step, ZERO, zero)
 HT_OP_TESTS(suite_step, ADAMW, adamw)
 HT_OP_TESTS(suite_step, SGD, sgd)
 
+HT_COVERS(suite_step, GRAD_NORM)
 Test(grad_norm, reference) { ht_reference(suite_step, OP_GRAD_NORM); }
 Test(grad_norm, avx2) { ht_path(suite_step, OP_GRAD_NORM, CPU_AVX2); }
 Test(grad_norm, avx512) { ht_path(suite_step, OP_GRAD_NORM, CPU_AVX512); }

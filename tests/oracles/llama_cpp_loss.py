@@ -1,6 +1,7 @@
 """Mean loss of a GGUF model, with or without an adapter, as llama.cpp computes it: the oracle for exported adapters.
 
-    python tests/oracles/llama_cpp_loss.py MODEL TEXT [--adapter F] [--scale X] [--ctx 256] [--last N | --first N] [--windows N]
+    python tests/oracles/llama_cpp_loss.py MODEL TEXT [--adapter F] [--scale X] [--ctx 256] [--last N | --first N]
+                                             [--windows N]
 
 The text is one document: tokenized whole, with BOS in front where the model's metadata says so. Windows hold ctx predictions,
 that is ctx + 1 tokens of which neighbours share one, so every token but the first is predicted once; each window
