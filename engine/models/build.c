@@ -38,6 +38,11 @@ static op_tensor rows_of(const model_builder *const b, const int64_t n) {
   return op_tensor_make(DTYPE_F32, n, b->want->rows);
 }
 
+static void without_weight(char *const name) {
+  char *const dot = strrchr(name, '.');
+  if (dot && strcmp(dot, ".weight") == 0) *dot = 0;
+}
+
 /* "blk.3.attn_q.weight" -> "attn_q" */
 static void kind_of(const char *const name, char *const out, const size_t room) {
   const char *at = name;
@@ -47,23 +52,24 @@ static void kind_of(const char *const name, char *const out, const size_t room) 
     if (*at == '.') at++;
   }
   snprintf(out, room, "%s", at);
-  char *const dot = strrchr(out, '.');
-  if (dot && strcmp(dot, ".weight") == 0) *dot = 0;
+  without_weight(out);
 }
 
 /* ---- targets ---- */
+/* By kind ("attn_q") or by place ("blk.3.*"), each with or without ".weight". */
 static bool item_matches(const model_builder *const b, const char *const item, const char *const name) {
-  char kind[64], plain[96];
+  char kind[64], place[96], wanted[96];
   kind_of(name, kind, sizeof kind);
-  snprintf(plain, sizeof plain, "%s", name);
-  char *const dot = strrchr(plain, '.');
-  if (dot && strcmp(dot, ".weight") == 0) *dot = 0;
+  snprintf(place, sizeof place, "%s", name);
+  without_weight(place);
   if (strcmp(item, "all-linear") == 0) {
     for (const char *const *k = b->model->family->linear_kinds; *k; k++)
       if (strcmp(*k, kind) == 0) return true;
     return false;
   }
-  return fnmatch(item, kind, 0) == 0 || fnmatch(item, plain, 0) == 0 || fnmatch(item, name, 0) == 0;
+  snprintf(wanted, sizeof wanted, "%s", item);
+  without_weight(wanted);
+  return fnmatch(wanted, kind, 0) == 0 || fnmatch(wanted, place, 0) == 0;
 }
 
 enum { MAX_PATTERNS = 64 };

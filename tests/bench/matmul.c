@@ -1,7 +1,8 @@
 /* The matrix products against OpenBLAS, one thread each, interleaved in one process: medians in GFLOP/s.
  *
- * Run it with OPENBLAS_CORETYPE unset, so that OpenBLAS picks its best kernel (the first line says which). An argument
- * filters the lines by substring; STINT_BENCH_ROUNDS sets the rounds (default 7). */
+ * The first line says which kernels OpenBLAS picked. A version older than the processor may fall back to its slowest ones
+ * (Prescott): then set OPENBLAS_CORETYPE (SKYLAKEX for AVX-512, HASWELL for AVX2), or the comparison flatters. An argument
+ * filters the lines by substring; STINT_BENCH_ROUNDS sets the rounds (default 7), STINT_BENCH_PATHS the mask of paths. */
 #include <cblas.h>
 #include <stdio.h>
 #include <stdlib.h>
