@@ -29,7 +29,8 @@ typedef struct pack_result {
 } pack_result;
 
 /* Fills every offset. `scratch` is used and not freed (hand a bump of its own). NO_MEMORY when scratch runs out. */
-stint_status arena_pack(pack_buffer *buffers, size_t n, bump *scratch, pack_result *result, stint_error *error);
+stint_status arena_pack(pack_buffer *buffers, size_t n, bump *scratch, pack_result *result,
+                        stint_error *error);
 
 /* The oracle: an independent O(n^2) check. Index of a buffer that overlaps an earlier one, or -1. */
 int64_t arena_pack_check(const pack_buffer *buffers, size_t n, size_t height_bytes);

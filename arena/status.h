@@ -7,7 +7,7 @@
 #define STINT_ARENA_STATUS_H
 
 #if defined(__GNUC__)
-#define STINT_API __attribute__((visibility("default")))
+#define STINT_API          __attribute__((visibility("default")))
 #define STINT_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #else
 #define STINT_API
@@ -46,7 +46,8 @@ STINT_API const char *stint_status_text(stint_status status);
 STINT_API int stint_status_exit_code(stint_status status);
 
 /* Fills `error` (may be NULL) and returns `status`, so that a failure is one line: return stint_fail(...). */
-STINT_API stint_status stint_fail(stint_error *error, stint_status status, const char *format, ...) STINT_PRINTF(3, 4);
+STINT_API stint_status stint_fail(stint_error *error, stint_status status, const char *format, ...)
+    STINT_PRINTF(3, 4);
 
 #ifdef __cplusplus
 }

@@ -47,26 +47,28 @@ typedef enum stint_lr_schedule { STINT_LR_CONSTANT, STINT_LR_LINEAR, STINT_LR_CO
 
 typedef struct stint_options {
   /* shape and machine: these never change a number of the result, but for ctx, batch and accum */
-  int64_t ctx, batch, accum;  /* tokens a row (0: 256, or what the model was trained for if less), rows a microbatch,
+  int64_t ctx, batch,
+      accum;         /* tokens a row (0: 256, or what the model was trained for if less), rows a microbatch,
                                  microbatches a step */
-  int threads;                /* 0: the processors that this process may use */
-  unsigned cpu_mask;          /* vector paths allowed: 1 AVX2, 2 AVX-512; ~0u: all */
-  uint64_t budget_bytes;      /* most that the plan may take, mapped weights included; 0: what the machine has */
+  int threads;       /* 0: the processors that this process may use */
+  unsigned cpu_mask; /* vector paths allowed: 1 AVX2, 2 AVX-512; ~0u: all */
+  uint64_t budget_bytes; /* most that the plan may take, mapped weights included; 0: what the machine has */
   int64_t loss_chunk, attention_chunk; /* rows; 0: the planner's choice */
   /* what is trained */
-  bool full;                  /* every weight (an F32 model) instead of an adapter */
-  const char *adapter;        /* a GGUF adapter to train on, evaluate or sample with; NULL: none (training starts anew) */
-  int64_t rank;               /* 0: 8, or the adapter's */
-  double alpha, dropout;      /* adapter scale = alpha / rank; alpha 0: twice the rank, or the adapter's */
-  const char *targets;        /* "all-linear", or names and patterns: "attn_q,attn_v,blk.3.*"; NULL: all-linear, or
+  bool full; /* every weight (an F32 model) instead of an adapter */
+  const char
+      *adapter; /* a GGUF adapter to train on, evaluate or sample with; NULL: none (training starts anew) */
+  int64_t rank; /* 0: 8, or the adapter's */
+  double alpha, dropout; /* adapter scale = alpha / rank; alpha 0: twice the rank, or the adapter's */
+  const char *targets;   /* "all-linear", or names and patterns: "attn_q,attn_v,blk.3.*"; NULL: all-linear, or
                                  the adapter's. With `adapter`, rank, alpha and targets stay 0 and NULL */
   /* how */
   stint_optimizer optimizer;
   stint_lr_schedule schedule;
-  double lr, lr_floor;        /* peak; the schedule ends at lr*lr_floor */
+  double lr, lr_floor; /* peak; the schedule ends at lr*lr_floor */
   double beta1, beta2, epsilon, momentum, weight_decay;
-  double clip;                /* largest global gradient norm; 0: none */
-  int64_t warmup, steps;      /* optimizer steps; steps 0: `epochs` decide */
+  double clip;           /* largest global gradient norm; 0: none */
+  int64_t warmup, steps; /* optimizer steps; steps 0: `epochs` decide */
   double epochs;
   uint64_t seed;
   int64_t eval_every, save_every; /* steps; 0: only at the end */
@@ -78,38 +80,51 @@ STINT_API void stint_options_default(stint_options *options);
 typedef struct stint_plan stint_plan;
 
 typedef enum stint_category {
-  STINT_WEIGHTS, STINT_ADAPTER, STINT_GRADIENTS, STINT_OPTIMIZER, STINT_ACTIVATIONS, STINT_WORKSPACE, STINT_BATCH,
-  STINT_CACHE, STINT_RUNTIME, STINT_LOADING, STINT_EVALUATION, STINT_SAVING, STINT_CATEGORIES
+  STINT_WEIGHTS,
+  STINT_ADAPTER,
+  STINT_GRADIENTS,
+  STINT_OPTIMIZER,
+  STINT_ACTIVATIONS,
+  STINT_WORKSPACE,
+  STINT_BATCH,
+  STINT_CACHE,
+  STINT_RUNTIME,
+  STINT_LOADING,
+  STINT_EVALUATION,
+  STINT_SAVING,
+  STINT_CATEGORIES
 } stint_category;
 STINT_API const char *stint_category_name(stint_category category);
 
 typedef struct stint_plan_report {
-  uint64_t bytes[STINT_CATEGORIES]; /* by category; evaluation and saving lie on the step's bytes, loading partly:
+  uint64_t
+      bytes[STINT_CATEGORIES]; /* by category; evaluation and saving lie on the step's bytes, loading partly:
                                        see overlaid_bytes */
   uint64_t overlaid_bytes[STINT_CATEGORIES]; /* the share of bytes[] that lies on the step region */
-  uint64_t peak_bytes;     /* mapped + arena + planning: what the run takes at its worst */
-  uint64_t mapped_bytes;   /* the model file, mapped read-only */
-  uint64_t arena_bytes;    /* the one reservation */
-  uint64_t planning_bytes; /* model index, graph and schedule */
-  uint64_t budget_bytes;   /* that it was held against */
+  uint64_t peak_bytes;                       /* mapped + arena + planning: what the run takes at its worst */
+  uint64_t mapped_bytes;                     /* the model file, mapped read-only */
+  uint64_t arena_bytes;                      /* the one reservation */
+  uint64_t planning_bytes;                   /* model index, graph and schedule */
+  uint64_t budget_bytes;                     /* that it was held against */
   bool fits;
   /* the step region */
-  uint64_t step_bytes;                        /* its size: the longest of what takes turns on it, in whole pages */
-  uint64_t packed_bytes, lower_bound_bytes;   /* what packing a step needs; the largest sum of bytes alive at once */
+  uint64_t step_bytes; /* its size: the longest of what takes turns on it, in whole pages */
+  uint64_t packed_bytes,
+      lower_bound_bytes; /* what packing a step needs; the largest sum of bytes alive at once */
   bool packing_optimal;
-  int64_t peak_step, n_steps;             /* where that is, in the schedule */
+  int64_t peak_step, n_steps; /* where that is, in the schedule */
   const char *peak_step_name;
   int64_t n_tensors_at_peak;
-  double flops_per_step;                  /* one optimizer step, every microbatch */
+  double flops_per_step; /* one optimizer step, every microbatch */
   int64_t tokens_per_step;
-  int64_t n_trainable;                    /* parameters */
-  int64_t n_targets;                      /* adapted tensors */
-  const char *choice;                     /* how the plan fits: "keep all; loss 256 rows, attention 64 rows at a time" */
+  int64_t n_trainable; /* parameters */
+  int64_t n_targets;   /* adapted tensors */
+  const char *choice;  /* how the plan fits: "keep all; loss 256 rows, attention 64 rows at a time" */
 } stint_plan_report;
 
 /* DOES_NOT_FIT still makes a plan, so that its report can be shown; every other failure makes none. */
-STINT_API stint_status stint_plan_make(stint_model *model, const stint_options *options, stint_purpose purpose,
-                                       stint_plan **out, stint_error *error);
+STINT_API stint_status stint_plan_make(stint_model *model, const stint_options *options,
+                                       stint_purpose purpose, stint_plan **out, stint_error *error);
 STINT_API void stint_plan_describe(const stint_plan *plan, stint_plan_report *out);
 
 typedef struct stint_plan_tensor {
@@ -121,8 +136,8 @@ typedef struct stint_plan_tensor {
 /* The i-th tensor alive at the peak, largest first; false past the last. */
 STINT_API bool stint_plan_peak_tensor(const stint_plan *plan, int64_t i, stint_plan_tensor *out);
 /* The i-th trained tensor: name, bytes (of A and B, or of the weight). */
-STINT_API bool stint_plan_target(const stint_plan *plan, int64_t i, const char **name, int64_t *n_in, int64_t *n_out,
-                                 int64_t *n_trained);
+STINT_API bool stint_plan_target(const stint_plan *plan, int64_t i, const char **name, int64_t *n_in,
+                                 int64_t *n_out, int64_t *n_trained);
 
 /* The whole plan as one JSON object. Writes at most `room` bytes and returns the full length (no NUL counted). */
 STINT_API size_t stint_plan_json(const stint_plan *plan, char *out, size_t room);
@@ -132,41 +147,45 @@ STINT_API void stint_plan_close(stint_plan *plan);
 typedef struct stint_run stint_run;
 
 typedef struct stint_files {
-  const char *const *data;  size_t n_data;  /* training text: raw, or .jsonl with a `text` member a line */
-  const char *const *valid; size_t n_valid; /* held-out text; may be none */
-  const char *directory;                    /* the run directory, made when missing; refused when it holds a run */
-  const char *command;                      /* the command line, for the manifest; may be NULL */
+  const char *const *data;
+  size_t n_data; /* training text: raw, or .jsonl with a `text` member a line */
+  const char *const *valid;
+  size_t n_valid;        /* held-out text; may be none */
+  const char *directory; /* the run directory, made when missing; refused when it holds a run */
+  const char *command;   /* the command line, for the manifest; may be NULL */
 } stint_files;
 
 typedef struct stint_run_info {
-  uint64_t used_bytes;      /* of the arena: equals the plan's */
+  uint64_t used_bytes;                                         /* of the arena: equals the plan's */
   uint64_t train_tokens, train_rows, valid_tokens, valid_rows; /* tokens: predicted ones */
-  int64_t steps;            /* that the run will take */
-  double peak_flops;        /* of this machine with these threads, measured at start-up, a second */
-  int64_t n_without_gradient;        /* trained tensors whose gradient was all zero in step 2; known after it */
+  int64_t steps;                                               /* that the run will take */
+  double peak_flops;          /* of this machine with these threads, measured at start-up, a second */
+  int64_t n_without_gradient; /* trained tensors whose gradient was all zero in step 2; known after it */
   const char *first_without_gradient; /* the first of them, or NULL */
 } stint_run_info;
 
 typedef struct stint_step_info {
-  int64_t step, steps;      /* 1-based */
+  int64_t step, steps; /* 1-based */
   double loss_nats_per_token;
   double grad_norm, grad_norm_clipped, lr;
-  int64_t tokens;           /* trained in this step */
+  int64_t tokens; /* trained in this step */
   double seconds, tokens_per_second, peak_share, eta_seconds;
   double valid_loss_nats_per_token; /* NaN unless evaluated after this step */
   uint64_t planned_bytes, used_bytes;
-  uint64_t checksum;        /* XXH3 of the trainable state after the step */
+  uint64_t checksum; /* XXH3 of the trainable state after the step */
 } stint_step_info;
 
 /* Called after each step; returning false ends the run after this step, saved. */
 typedef bool stint_step_event(void *context, const stint_step_info *info);
 
-STINT_API stint_status stint_run_open(stint_plan *plan, const stint_files *files, stint_run **out, stint_error *error);
+STINT_API stint_status stint_run_open(stint_plan *plan, const stint_files *files, stint_run **out,
+                                      stint_error *error);
 STINT_API void stint_run_describe(const stint_run *run, stint_run_info *out);
 /* Evaluates on the held-out text now (before training, say). */
 STINT_API stint_status stint_run_evaluate(stint_run *run, double *loss_nats_per_token, stint_error *error);
 /* Trains to the end, saves and checks what was saved. */
-STINT_API stint_status stint_run_train(stint_run *run, stint_step_event *event, void *context, stint_error *error);
+STINT_API stint_status stint_run_train(stint_run *run, stint_step_event *event, void *context,
+                                       stint_error *error);
 STINT_API void stint_run_close(stint_run *run);
 
 /* Called by stint_run_train before its first step and after its last: nothing between them allocates. They do nothing;
@@ -183,8 +202,8 @@ typedef struct stint_evaluation {
 
 /* Mean loss over text files, rows of ctx tokens in file order, by a STINT_EVALUATE plan. `scratch` is a path for
  * the token file, removed afterwards. */
-STINT_API stint_status stint_evaluate(stint_plan *plan, const char *const *data, size_t n_data, const char *scratch,
-                                      stint_evaluation *out, stint_error *error);
+STINT_API stint_status stint_evaluate(stint_plan *plan, const char *const *data, size_t n_data,
+                                      const char *scratch, stint_evaluation *out, stint_error *error);
 
 /* ---- sampling ---- */
 typedef struct stint_sampler stint_sampler;
@@ -195,13 +214,14 @@ typedef struct stint_sample_options {
   uint64_t seed;
 } stint_sample_options;
 
-STINT_API stint_status stint_sampler_open(stint_plan *plan, const stint_sample_options *options, stint_sampler **out,
-                                          stint_error *error);
+STINT_API stint_status stint_sampler_open(stint_plan *plan, const stint_sample_options *options,
+                                          stint_sampler **out, stint_error *error);
 /* Feeds a prompt (BOS as the model's metadata says). */
-STINT_API stint_status stint_sampler_prompt(stint_sampler *sampler, const char *text, size_t bytes, stint_error *error);
+STINT_API stint_status stint_sampler_prompt(stint_sampler *sampler, const char *text, size_t bytes,
+                                            stint_error *error);
 /* The next token's text in `out` (at most room bytes; *n of them); *end when the model ended or the context is full. */
-STINT_API stint_status stint_sampler_next(stint_sampler *sampler, char *out, size_t room, size_t *n, bool *end,
-                                          stint_error *error);
+STINT_API stint_status stint_sampler_next(stint_sampler *sampler, char *out, size_t room, size_t *n,
+                                          bool *end, stint_error *error);
 STINT_API void stint_sampler_close(stint_sampler *sampler);
 
 /* ---- making a model ---- */
@@ -213,7 +233,8 @@ typedef struct stint_new_options {
 } stint_new_options;
 STINT_API void stint_new_options_default(stint_new_options *options);
 /* Seeded random weights (normal, 0.02; output projections scaled by 1/sqrt(2 n_layers)) and a byte-level tokenizer. */
-STINT_API stint_status stint_new_model(const char *path, const stint_new_options *options, stint_error *error);
+STINT_API stint_status stint_new_model(const char *path, const stint_new_options *options,
+                                       stint_error *error);
 
 #ifdef __cplusplus
 }

@@ -16,7 +16,8 @@ double cpu_peak_flops_avx512(void);
 static void reference_peak_loop(const int64_t rounds) {
   float a = 1.0f, b = 2.0f, c = 3.0f, d = 4.0f;
   for (int64_t r = 0; r < rounds; r++) {
-    a = m_fma(a, 0.999f, 0.001f), b = m_fma(b, 0.999f, 0.001f), c = m_fma(c, 0.999f, 0.001f), d = m_fma(d, 0.999f, 0.001f);
+    a = m_fma(a, 0.999f, 0.001f), b = m_fma(b, 0.999f, 0.001f), c = m_fma(c, 0.999f, 0.001f),
+    d = m_fma(d, 0.999f, 0.001f);
     __asm__ volatile("" : "+r"(a), "+r"(b), "+r"(c), "+r"(d));
   }
 }

@@ -5,9 +5,9 @@
 
 /* Larger loss chunks read the head's weight fewer times; smaller ones hold fewer logits. */
 static const plan_choice menu[] = {
-    {REMAT_NOTHING, 256, 64}, {REMAT_CHEAP, 256, 64}, {REMAT_CHEAP, 128, 64}, {REMAT_CHEAP, 64, 32},
-    {REMAT_LAYERS, 128, 64},  {REMAT_LAYERS, 64, 32}, {REMAT_LAYERS, 16, 16}, {REMAT_LAYERS, 4, 8},
-    {REMAT_LAYERS, 1, 1},
+    {REMAT_NOTHING, 256, 64}, {REMAT_CHEAP, 256, 64},  {REMAT_CHEAP, 128, 64},
+    {REMAT_CHEAP, 64, 32},    {REMAT_LAYERS, 128, 64}, {REMAT_LAYERS, 64, 32},
+    {REMAT_LAYERS, 16, 16},   {REMAT_LAYERS, 4, 8},    {REMAT_LAYERS, 1, 1},
 };
 
 static int64_t at_most(const int64_t value, const int64_t limit) { return value < limit ? value : limit; }

@@ -16,7 +16,8 @@ typedef struct plan_choice {
 } plan_choice;
 
 /* The i-th candidate for a microbatch of `rows`; fixed chunks (not 0) override the menu's. False past the last. */
-bool choice_candidate(int i, int64_t rows, int64_t fixed_loss_chunk, int64_t fixed_attention_chunk, plan_choice *out);
+bool choice_candidate(int i, int64_t rows, int64_t fixed_loss_chunk, int64_t fixed_attention_chunk,
+                      plan_choice *out);
 
 /* "keep all; loss 256 rows, attention 64 rows at a time" */
 void choice_describe(const plan_choice *choice, char *out, size_t room);

@@ -9,20 +9,29 @@ static size_t align_up(const size_t bytes) { return (bytes + HOME_ALIGN - 1) & ~
 
 stint_status graph_init(graph *const g, bump *const memory, const int32_t tensors, const int32_t nodes,
                         const int32_t params, stint_error *const error) {
-  *g = (graph){.memory = memory, .room_tensors = tensors, .room_nodes = nodes, .room_params = params,
-               .layer = -1, .pass = PASS_FORWARD, .status = STINT_OK, .error = error};
+  *g = (graph){.memory = memory,
+               .room_tensors = tensors,
+               .room_nodes = nodes,
+               .room_params = params,
+               .layer = -1,
+               .pass = PASS_FORWARD,
+               .status = STINT_OK,
+               .error = error};
   g->tensors = BUMP_ARRAY(memory, graph_tensor, (size_t)tensors);
   g->nodes = BUMP_ARRAY(memory, graph_node, (size_t)nodes);
   g->params = BUMP_ARRAY(memory, graph_param, (size_t)params);
   if (!g->tensors || !g->nodes || !g->params)
-    return stint_fail(error, STINT_NO_MEMORY, "no memory for a graph of %d tensors and %d nodes", tensors, nodes);
+    return stint_fail(error, STINT_NO_MEMORY, "no memory for a graph of %d tensors and %d nodes", tensors,
+                      nodes);
   return STINT_OK;
 }
 
-graph_id graph_add_tensor(graph *const g, const char *const name, const op_tensor shape, const graph_home home) {
+graph_id graph_add_tensor(graph *const g, const char *const name, const op_tensor shape,
+                          const graph_home home) {
   if (g->status != STINT_OK) return GRAPH_NONE;
   if (!name || g->n_tensors == g->room_tensors) {
-    g->status = stint_fail(g->error, STINT_INTERNAL, "the graph has no room for more than %d tensors", g->room_tensors);
+    g->status = stint_fail(g->error, STINT_INTERNAL, "the graph has no room for more than %d tensors",
+                           g->room_tensors);
     return GRAPH_NONE;
   }
   g->tensors[g->n_tensors] =
@@ -30,7 +39,8 @@ graph_id graph_add_tensor(graph *const g, const char *const name, const op_tenso
   return g->n_tensors++;
 }
 
-graph_id graph_add_placed(graph *const g, const char *const name, const op_tensor shape, const graph_home home) {
+graph_id graph_add_placed(graph *const g, const char *const name, const op_tensor shape,
+                          const graph_home home) {
   const graph_id id = graph_add_tensor(g, name, shape, home);
   if (id == GRAPH_NONE) return id;
   g->tensors[id].offset = g->home_bytes[home];
@@ -38,13 +48,14 @@ graph_id graph_add_placed(graph *const g, const char *const name, const op_tenso
   return id;
 }
 
-graph_id graph_add_param(graph *const g, const char *const name, const char *const base, const param_role role,
-                         const op_tensor shape, const bool decay) {
+graph_id graph_add_param(graph *const g, const char *const name, const char *const base,
+                         const param_role role, const op_tensor shape, const bool decay) {
   const graph_id value = graph_add_tensor(g, name, shape, HOME_PARAM);
   const graph_id grad = graph_add_tensor(g, name, shape, HOME_GRAD);
   if (grad == GRAPH_NONE) return GRAPH_NONE;
   if (g->n_params == g->room_params) {
-    g->status = stint_fail(g->error, STINT_INTERNAL, "the graph has no room for more than %d parameters", g->room_params);
+    g->status = stint_fail(g->error, STINT_INTERNAL, "the graph has no room for more than %d parameters",
+                           g->room_params);
     return GRAPH_NONE;
   }
   g->tensors[value].param = g->tensors[grad].param = g->n_params;
@@ -83,11 +94,13 @@ static const char *node_name(const graph *const g, const graph_id *const dst) {
   return "nothing";
 }
 
-graph_node *graph_add_node(graph *const g, const op_id op, const op_params *const params, const graph_id *const src,
-                           const int n_src, const graph_id *const dst, const int n_dst) {
+graph_node *graph_add_node(graph *const g, const op_id op, const op_params *const params,
+                           const graph_id *const src, const int n_src, const graph_id *const dst,
+                           const int n_dst) {
   if (g->status != STINT_OK) return NULL;
   if (g->n_nodes == g->room_nodes) {
-    g->status = stint_fail(g->error, STINT_INTERNAL, "the graph has no room for more than %d nodes", g->room_nodes);
+    g->status =
+        stint_fail(g->error, STINT_INTERNAL, "the graph has no room for more than %d nodes", g->room_nodes);
     return NULL;
   }
   graph_node *const node = &g->nodes[g->n_nodes];

@@ -7,8 +7,8 @@ static size_t take(size_t *const at, const size_t bytes) {
   return offset;
 }
 
-void arena_lay_out(const size_t home_bytes[HOME_COUNT], const size_t runtime_bytes, const size_t loading_bytes,
-                   arena_layout *const out) {
+void arena_lay_out(const size_t home_bytes[HOME_COUNT], const size_t runtime_bytes,
+                   const size_t loading_bytes, arena_layout *const out) {
   enum { PAGE = 4096 };
   *out = (arena_layout){.runtime_bytes = runtime_bytes, .loading_bytes = loading_bytes};
   size_t at = (runtime_bytes + 63) & ~(size_t)63;

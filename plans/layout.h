@@ -12,12 +12,13 @@
 
 typedef struct arena_layout {
   size_t home_offset[HOME_COUNT], home_bytes[HOME_COUNT]; /* FILE: none */
-  size_t runtime_bytes; /* at 0: workers' stacks, bound schedules, the run's own buffers */
+  size_t runtime_bytes;                 /* at 0: workers' stacks, bound schedules, the run's own buffers */
   size_t loading_offset, loading_bytes; /* what loading leaves in place (a sampler's tokenizer) */
   size_t total_bytes;
 } arena_layout;
 
 /* `home_bytes` as in graph (STEP: the longest user of the step region). */
-void arena_lay_out(const size_t home_bytes[HOME_COUNT], size_t runtime_bytes, size_t loading_bytes, arena_layout *out);
+void arena_lay_out(const size_t home_bytes[HOME_COUNT], size_t runtime_bytes, size_t loading_bytes,
+                   arena_layout *out);
 
 #endif

@@ -4,7 +4,8 @@
 #include <string.h>
 
 const char *remat_policy_name(const remat_policy policy) {
-  static const char *const names[REMAT_POLICIES] = {"keep all", "recompute norms and gates", "recompute every layer"};
+  static const char *const names[REMAT_POLICIES] = {"keep all", "recompute norms and gates",
+                                                    "recompute every layer"};
   return names[policy];
 }
 

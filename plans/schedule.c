@@ -105,7 +105,9 @@ stint_status schedule_make(graph *const g, const int workers, bump *const keep, 
     const size_t work = op_workspace(n->op, &c, workers);
     work_of[i] = work ? add_buffer(out, GRAPH_NONE, i, i, work) : -1;
     const double flops = op_flops(n->op, &c);
-    *(n->pass == PASS_BEGIN ? &out->flops_begin : n->pass == PASS_UPDATE ? &out->flops_update : &out->flops_micro) += flops;
+    *(n->pass == PASS_BEGIN    ? &out->flops_begin
+      : n->pass == PASS_UPDATE ? &out->flops_update
+                               : &out->flops_micro) += flops;
   }
   STINT_TRY(place(out, scratch, error));
   for (int32_t t = 0; t < g->n_tensors; t++)

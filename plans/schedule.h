@@ -10,7 +10,7 @@
 #include "plans/graph.h"
 
 typedef struct schedule_buffer {
-  graph_id tensor;   /* the first that lies here; GRAPH_NONE: the workspace of node `born` */
+  graph_id tensor;    /* the first that lies here; GRAPH_NONE: the workspace of node `born` */
   int32_t born, dies; /* nodes; alive in [born, dies] */
   size_t bytes, offset;
 } schedule_buffer;
@@ -22,13 +22,15 @@ typedef struct schedule {
   size_t *workspace_offset; /* of each node, in the step region; SIZE_MAX: none */
   schedule_buffer *buffers;
   int32_t n_buffers;
-  pack_result packing;      /* bound_time is a node */
-  int32_t first_micro, first_update; /* nodes [0, first_micro) run once before, [first_update, n) once after the microbatches */
+  pack_result packing; /* bound_time is a node */
+  int32_t first_micro,
+      first_update; /* nodes [0, first_micro) run once before, [first_update, n) once after the microbatches */
   double flops_begin, flops_micro, flops_update;
 } schedule;
 
 /* Memory for the result comes from `keep`, everything temporary from `scratch`. Sets the offsets of STEP tensors. */
-stint_status schedule_make(graph *g, int workers, bump *keep, bump *scratch, schedule *out, stint_error *error);
+stint_status schedule_make(graph *g, int workers, bump *keep, bump *scratch, schedule *out,
+                           stint_error *error);
 
 /* Bytes alive at a node, and how many buffers. */
 size_t schedule_live_bytes(const schedule *s, int32_t node, int32_t *n_buffers);

@@ -90,7 +90,8 @@ static void vjp_attention(vjp *const v, const graph_node *const n) {
   pass_on(v, dq, q);
   if (!wants(v, k) && !wants(v, value)) return;
   const graph_id dk = new_gradient(v, k), dv = new_gradient(v, value);
-  emit(v, OP_ATTENTION_DKV, &n->params, (graph_id[]){dout, q, k, value, stats, d, span}, 7, (graph_id[]){dk, dv}, 2);
+  emit(v, OP_ATTENTION_DKV, &n->params, (graph_id[]){dout, q, k, value, stats, d, span}, 7,
+       (graph_id[]){dk, dv}, 2);
   pass_on(v, dk, k);
   pass_on(v, dv, value);
 }
@@ -132,10 +133,11 @@ static void vjp_get_rows(vjp *const v, const graph_node *const n) {
 static void vjp_none(vjp *const v, const graph_node *const n) { (void)v, (void)n; }
 
 static vjp_rule *const rules[OP_COUNT] = {
-    [OP_GET_ROWS] = vjp_get_rows, [OP_ADD] = vjp_add,           [OP_SCALE] = vjp_scale,
-    [OP_DROPOUT] = vjp_dropout,   [OP_RMS_NORM] = vjp_rms_norm, [OP_ROPE] = vjp_rope,
-    [OP_MATMUL] = vjp_matmul,     [OP_ATTENTION] = vjp_attention, [OP_SWIGLU] = vjp_swiglu,
-    [OP_LINEAR_CROSS_ENTROPY] = vjp_none,
+    [OP_GET_ROWS] = vjp_get_rows, [OP_ADD] = vjp_add,
+    [OP_SCALE] = vjp_scale,       [OP_DROPOUT] = vjp_dropout,
+    [OP_RMS_NORM] = vjp_rms_norm, [OP_ROPE] = vjp_rope,
+    [OP_MATMUL] = vjp_matmul,     [OP_ATTENTION] = vjp_attention,
+    [OP_SWIGLU] = vjp_swiglu,     [OP_LINEAR_CROSS_ENTROPY] = vjp_none,
 };
 
 /* What leads to a parameter, in one walk forward. */
@@ -155,15 +157,18 @@ stint_status graph_differentiate(graph *const g, graph_id *const grad_of) {
   if (g->status != STINT_OK) return g->status;
   const int32_t n_forward = g->n_nodes;
   vjp v = {.g = g, .grad_of = grad_of, .wanted = BUMP_ARRAY(g->memory, bool, (size_t)g->room_tensors)};
-  if (!v.wanted) return g->status = stint_fail(g->error, STINT_NO_MEMORY, "no memory to differentiate the graph");
+  if (!v.wanted)
+    return g->status = stint_fail(g->error, STINT_NO_MEMORY, "no memory to differentiate the graph");
   find_wanted(&v, n_forward);
   g->pass = PASS_BACKWARD;
   for (int32_t i = n_forward - 1; i >= 0 && g->status == STINT_OK; i--) {
     const graph_node n = g->nodes[i]; /* a copy: rules add nodes */
-    if (!wants(&v, n.dst[0]) || (grad_of[n.dst[0]] == GRAPH_NONE && n.op != OP_LINEAR_CROSS_ENTROPY)) continue;
+    if (!wants(&v, n.dst[0]) || (grad_of[n.dst[0]] == GRAPH_NONE && n.op != OP_LINEAR_CROSS_ENTROPY))
+      continue;
     g->layer = n.layer;
     if (!rules[n.op]) {
-      g->status = stint_fail(g->error, STINT_UNSUPPORTED, "op %s of %s has no backward", op_table[n.op]->name, n.name);
+      g->status = stint_fail(g->error, STINT_UNSUPPORTED, "op %s of %s has no backward", op_table[n.op]->name,
+                             n.name);
       break;
     }
     rules[n.op](&v, &n);

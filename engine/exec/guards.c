@@ -3,7 +3,9 @@
 
 #include "arena/guard.h"
 
-static unsigned char *place(const program *const p, const schedule_buffer *const b) { return p->base[HOME_STEP] + b->offset; }
+static unsigned char *place(const program *const p, const schedule_buffer *const b) {
+  return p->base[HOME_STEP] + b->offset;
+}
 
 void guards_before(const program *const p, const int32_t step) {
   for (int32_t i = 0; i < p->plan->n_buffers; i++) {

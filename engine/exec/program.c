@@ -7,7 +7,8 @@ static size_t align_up(const size_t bytes) { return (bytes + 63) & ~(size_t)63; 
 
 size_t program_bytes(const schedule *const plan) {
   size_t bytes = align_up(sizeof(program_step) * (size_t)plan->g->n_nodes);
-  for (int32_t i = 0; i < plan->g->n_nodes; i++) bytes += align_up(op_table[plan->g->nodes[i].op]->args_bytes);
+  for (int32_t i = 0; i < plan->g->n_nodes; i++)
+    bytes += align_up(op_table[plan->g->nodes[i].op]->args_bytes);
   return bytes;
 }
 
@@ -29,11 +30,15 @@ stint_status program_bind(const schedule *const plan, unsigned char *const base[
     op_case c;
     graph_case(g, n, &c);
     if (!kernels[n->op])
-      return stint_fail(error, STINT_UNSUPPORTED, "op %s of %s has no kernel on this backend", op_table[n->op]->name, n->name);
+      return stint_fail(error, STINT_UNSUPPORTED, "op %s of %s has no kernel on this backend",
+                        op_table[n->op]->name, n->name);
     void *src[OP_MAX_SRC], *dst[OP_MAX_DST];
-    for (int s = 0; s < OP_MAX_SRC; s++) src[s] = n->src[s] == GRAPH_NONE ? NULL : program_tensor(out, n->src[s]);
-    for (int d = 0; d < OP_MAX_DST; d++) dst[d] = n->dst[d] == GRAPH_NONE ? NULL : program_tensor(out, n->dst[d]);
-    void *const work = plan->workspace_offset[i] == SIZE_MAX ? NULL : base[HOME_STEP] + plan->workspace_offset[i];
+    for (int s = 0; s < OP_MAX_SRC; s++)
+      src[s] = n->src[s] == GRAPH_NONE ? NULL : program_tensor(out, n->src[s]);
+    for (int d = 0; d < OP_MAX_DST; d++)
+      dst[d] = n->dst[d] == GRAPH_NONE ? NULL : program_tensor(out, n->dst[d]);
+    void *const work =
+        plan->workspace_offset[i] == SIZE_MAX ? NULL : base[HOME_STEP] + plan->workspace_offset[i];
     out->steps[i] = (program_step){kernels[n->op], at, op_phases(n->op, &c)};
     op_table[n->op]->bind(at, &c, src, dst, work, plan->workers);
     at += align_up(op_table[n->op]->args_bytes);

@@ -27,9 +27,10 @@ typedef void program_hook(void *context, const program *p, int32_t step);
 
 size_t program_bytes(const schedule *plan);
 /* base[home]: where each home begins (64-byte aligned; FILE: the mapped file). */
-stint_status program_bind(const schedule *plan, unsigned char *const base[HOME_COUNT], op_kernel *const kernels[OP_COUNT],
-                          void *buffer, program *out, stint_error *error);
-void program_run(const program *p, pool *workers, int32_t first, int32_t end, program_hook *hook, void *context);
+stint_status program_bind(const schedule *plan, unsigned char *const base[HOME_COUNT],
+                          op_kernel *const kernels[OP_COUNT], void *buffer, program *out, stint_error *error);
+void program_run(const program *p, pool *workers, int32_t first, int32_t end, program_hook *hook,
+                 void *context);
 
 /* Address of a tensor. */
 void *program_tensor(const program *p, graph_id id);

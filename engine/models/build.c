@@ -23,14 +23,16 @@ static const char *name_of(model_builder *const b, const char *const format, ...
   return bump_text(b->g->memory, text, n < (int)sizeof text ? (size_t)n : sizeof text - 1);
 }
 
-static void fail(model_builder *const b, const stint_status status, const char *const text, const char *const name) {
+static void fail(model_builder *const b, const stint_status status, const char *const text,
+                 const char *const name) {
   if (b->g->status == STINT_OK)
     b->g->status = stint_fail(b->g->error, status, "%s: %s: %s", b->model->file.path, name, text);
 }
 
 /* A STEP tensor for the output of the layer's `what`. */
 static graph_id output(model_builder *const b, const op_tensor shape, const char *const what) {
-  const char *const name = b->g->layer < 0 ? name_of(b, "%s", what) : name_of(b, "blk.%d.%s", (int)b->g->layer, what);
+  const char *const name =
+      b->g->layer < 0 ? name_of(b, "%s", what) : name_of(b, "blk.%d.%s", (int)b->g->layer, what);
   return graph_add_tensor(b->g, name, shape, HOME_STEP);
 }
 
@@ -110,7 +112,8 @@ static void check_patterns(model_builder *const b) {
       const char *const name = b->want->adapter->entries[i].base->name;
       bool built = false;
       for (int32_t t = 0; t < b->n_targets; t++) built |= strcmp(b->targets[t].name, name) == 0;
-      if (!built) return fail(b, STINT_UNSUPPORTED, "the adapter adapts this tensor, and the family does not", name);
+      if (!built)
+        return fail(b, STINT_UNSUPPORTED, "the adapter adapts this tensor, and the family does not", name);
     }
     return;
   }
@@ -125,15 +128,17 @@ static void check_patterns(model_builder *const b) {
       return;
     }
     if (b->patterns_used >> i & 1) continue;
-    b->g->status = stint_fail(b->g->error, STINT_BAD_INPUT,
-                              "--targets: '%s' matches no tensor that can be adapted; there are %soutput (an untied head), "
-                              "and blk.N.KIND for one layer", item, kinds);
+    b->g->status = stint_fail(
+        b->g->error, STINT_BAD_INPUT,
+        "--targets: '%s' matches no tensor that can be adapted; there are %soutput (an untied head), "
+        "and blk.N.KIND for one layer",
+        item, kinds);
     return;
   }
 }
 
-static void add_target(model_builder *const b, const char *const name, const int64_t n_in, const int64_t n_out,
-                       const int64_t n_trained) {
+static void add_target(model_builder *const b, const char *const name, const int64_t n_in,
+                       const int64_t n_out, const int64_t n_trained) {
   if (b->n_targets == b->room_targets) return fail(b, STINT_INTERNAL, "no room for another target", name);
   b->targets[b->n_targets++] = (build_target){name_of(b, "%s", name), n_in, n_out, n_trained};
 }
@@ -143,19 +148,23 @@ graph_id build_weight(model_builder *const b, const char *const name, const int6
   graph *const g = b->g;
   if (g->status != STINT_OK) return GRAPH_NONE;
   for (int32_t t = 0; t < g->n_tensors; t++) /* a tied head is one tensor */
-    if ((g->tensors[t].home == HOME_FILE || g->tensors[t].home == HOME_PARAM) && strcmp(g->tensors[t].name, name) == 0)
+    if ((g->tensors[t].home == HOME_FILE || g->tensors[t].home == HOME_PARAM) &&
+        strcmp(g->tensors[t].name, name) == 0)
       return t;
   const gguf_tensor *const w = model_tensor(b->model, name);
   if (!w) return fail(b, STINT_BAD_INPUT, "the tensor is missing", name), GRAPH_NONE;
   const bool vector = ne1 == 1;
   if (w->ne[0] != ne0 || w->ne[1] != ne1 || w->ne[2] != 1 || w->ne[3] != 1) {
-    g->status = stint_fail(g->error, STINT_BAD_INPUT, "%s: %s: shape [%lld, %lld], and the hyper-parameters say [%lld, %lld]",
-                           b->model->file.path, name, (long long)w->ne[0], (long long)w->ne[1], (long long)ne0, (long long)ne1);
+    g->status = stint_fail(
+        g->error, STINT_BAD_INPUT, "%s: %s: shape [%lld, %lld], and the hyper-parameters say [%lld, %lld]",
+        b->model->file.path, name, (long long)w->ne[0], (long long)w->ne[1], (long long)ne0, (long long)ne1);
     return GRAPH_NONE;
   }
   if (vector ? w->type != DTYPE_F32 : !dtype_find(w->type)->weight) {
     g->status = stint_fail(g->error, STINT_UNSUPPORTED, "%s: %s is %s, which %s", b->model->file.path, name,
-                           dtype_name(w->type), vector ? "is not read for a vector (F32 is)" : "no kernel reads yet (F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are)");
+                           dtype_name(w->type),
+                           vector ? "is not read for a vector (F32 is)"
+                                  : "no kernel reads yet (F32, F16, BF16, Q8_0, Q4_0 and Q4_1 are)");
     return GRAPH_NONE;
   }
   const op_tensor shape = op_tensor_make(w->type, ne0, ne1);
@@ -186,7 +195,8 @@ graph_id build_embedding(model_builder *const b, const char *const weight, const
   return y;
 }
 
-graph_id build_rms_norm(model_builder *const b, const graph_id x, const char *const weight, const double eps) {
+graph_id build_rms_norm(model_builder *const b, const graph_id x, const char *const weight,
+                        const double eps) {
   if (b->g->status != STINT_OK) return GRAPH_NONE;
   const int64_t n = graph_at(b->g, x)->shape.ne[0];
   const graph_id w = build_weight(b, weight, n, 1);
@@ -203,7 +213,9 @@ graph_id build_rope(model_builder *const b, const graph_id x, const graph_id tur
                     const rope_params *const rope) {
   if (b->g->status != STINT_OK) return GRAPH_NONE;
   const graph_id y = output(b, graph_at(b->g, x)->shape, name_of(b, "rope of %s", graph_at(b->g, x)->name));
-  const op_params params = {.rope = {.head_size = (int32_t)head_size, .n_rot = (int32_t)rope->n_rot, .neox = rope->neox,
+  const op_params params = {.rope = {.head_size = (int32_t)head_size,
+                                     .n_rot = (int32_t)rope->n_rot,
+                                     .neox = rope->neox,
                                      .magnitude = (float)rope_magnitude(rope)}};
   graph_add_node(b->g, OP_ROPE, &params, (graph_id[]){x, b->in.position, turns}, 3, &y, 1);
   return y;
@@ -213,21 +225,27 @@ graph_id build_rope(model_builder *const b, const graph_id x, const graph_id tur
 static graph_id cached(model_builder *const b, const graph_id x) {
   if (b->g->status != STINT_OK) return GRAPH_NONE;
   const op_tensor shape = op_tensor_make(DTYPE_F32, graph_at(b->g, x)->shape.ne[0], b->want->cache_rows);
-  const graph_id cache = graph_add_placed(b->g, name_of(b, "cache of %s", graph_at(b->g, x)->name), shape, HOME_CACHE);
+  const graph_id cache =
+      graph_add_placed(b->g, name_of(b, "cache of %s", graph_at(b->g, x)->name), shape, HOME_CACHE);
   graph_add_node(b->g, OP_SET_ROWS, NULL, (graph_id[]){x, b->in.position}, 2, &cache, 1);
   return cache;
 }
 
-graph_id build_attention(model_builder *const b, const graph_id q, graph_id k, graph_id v, const int64_t head_size,
-                         const int64_t n_heads, const int64_t n_kv_heads, const double scale) {
+graph_id build_attention(model_builder *const b, const graph_id q, graph_id k, graph_id v,
+                         const int64_t head_size, const int64_t n_heads, const int64_t n_kv_heads,
+                         const double scale) {
   if (b->g->status != STINT_OK) return GRAPH_NONE;
   if (b->want->purpose == STINT_SAMPLE) k = cached(b, k), v = cached(b, v);
   const graph_id o = output(b, rows_of(b, head_size * n_heads), "attention");
-  const graph_id stats = output(b, op_tensor_make(DTYPE_F32, n_heads * b->want->rows, 2), "attention statistics");
-  const op_params params = {.attention = {.scale = (float)scale, .head_size = (int32_t)head_size,
-                                          .n_heads = (int32_t)n_heads, .n_kv_heads = (int32_t)n_kv_heads,
+  const graph_id stats =
+      output(b, op_tensor_make(DTYPE_F32, n_heads * b->want->rows, 2), "attention statistics");
+  const op_params params = {.attention = {.scale = (float)scale,
+                                          .head_size = (int32_t)head_size,
+                                          .n_heads = (int32_t)n_heads,
+                                          .n_kv_heads = (int32_t)n_kv_heads,
                                           .chunk = (int32_t)b->want->attention_chunk}};
-  graph_add_node(b->g, OP_ATTENTION, &params, (graph_id[]){q, k, v, b->in.span}, 4, (graph_id[]){o, stats}, 2);
+  graph_add_node(b->g, OP_ATTENTION, &params, (graph_id[]){q, k, v, b->in.span}, 4, (graph_id[]){o, stats},
+                 2);
   return o;
 }
 
@@ -239,16 +257,16 @@ graph_id build_swiglu(model_builder *const b, const graph_id gate, const graph_i
 }
 
 /* The adapter's inner product u = scale * A dropout(x), and B as *lora_b. */
-static graph_id adapter_inner(model_builder *const b, const graph_id x, const char *const weight, const int64_t n_in,
-                              const int64_t n_out, graph_id *const lora_b) {
+static graph_id adapter_inner(model_builder *const b, const graph_id x, const char *const weight,
+                              const int64_t n_in, const int64_t n_out, graph_id *const lora_b) {
   graph *const g = b->g;
   const build_request *const want = b->want;
   const adapter_entry *const entry = want->adapter ? adapter_find(want->adapter, weight) : NULL;
   const int64_t r = entry ? entry->rank : want->rank;
   const float factor = entry ? entry->scale : (float)(want->alpha / (double)want->rank);
   if (r > n_in || r > n_out) {
-    g->status = stint_fail(g->error, STINT_BAD_INPUT, "--rank %lld is above a side of %s (%lld x %lld)", (long long)r,
-                           weight, (long long)n_in, (long long)n_out);
+    g->status = stint_fail(g->error, STINT_BAD_INPUT, "--rank %lld is above a side of %s (%lld x %lld)",
+                           (long long)r, weight, (long long)n_in, (long long)n_out);
     return GRAPH_NONE;
   }
   char kind[64];
@@ -256,12 +274,14 @@ static graph_id adapter_inner(model_builder *const b, const graph_id x, const ch
   const char *const base = name_of(b, "%s", weight);
   const graph_id a = graph_add_param(g, name_of(b, "%s.lora_a", weight), base, PARAM_LORA_A,
                                      op_tensor_make(DTYPE_F32, n_in, r), true);
-  *lora_b = graph_add_param(g, name_of(b, "%s.lora_b", weight), base, PARAM_LORA_B, op_tensor_make(DTYPE_F32, r, n_out), true);
+  *lora_b = graph_add_param(g, name_of(b, "%s.lora_b", weight), base, PARAM_LORA_B,
+                            op_tensor_make(DTYPE_F32, r, n_out), true);
   add_target(b, weight, n_in, n_out, r * (n_in + n_out));
   graph_id in = x;
   if (want->purpose == STINT_TRAIN && want->options->dropout > 0) {
     in = output(b, rows_of(b, n_in), name_of(b, "%s dropout", kind));
-    const op_params drop = {.dropout = {.p = (float)want->options->dropout, .tensor = (uint32_t)b->n_dropouts++}};
+    const op_params drop = {
+        .dropout = {.p = (float)want->options->dropout, .tensor = (uint32_t)b->n_dropouts++}};
     graph_add_node(g, OP_DROPOUT, &drop, (graph_id[]){x, b->in.step}, 2, &in, 1);
   }
   const graph_id inner = output(b, rows_of(b, r), name_of(b, "%s adapter", kind));
@@ -330,7 +350,8 @@ static void build_batch(model_builder *const b) {
   b->in.position = graph_add_placed(g, "position", op_tensor_make(DTYPE_I32, rows, 1), HOME_BATCH);
   b->in.span = graph_add_placed(g, "span", op_tensor_make(DTYPE_I32, rows, 2), HOME_BATCH);
   b->in.weight = graph_add_placed(g, "weight", op_tensor_make(DTYPE_F32, rows, 1), HOME_BATCH);
-  b->in.step = graph_add_placed(g, "step block", op_tensor_make(DTYPE_I32, sizeof(step_block) / 4, 1), HOME_BATCH);
+  b->in.step =
+      graph_add_placed(g, "step block", op_tensor_make(DTYPE_I32, sizeof(step_block) / 4, 1), HOME_BATCH);
   b->in.loss = graph_add_placed(g, "loss", op_tensor_make(DTYPE_F32, rows, 1), HOME_BATCH);
   b->in.logits = GRAPH_NONE;
 }
@@ -340,7 +361,8 @@ static int n_moments(const stint_options *const o) {
 }
 
 /* A part of a parameter region as one flat tensor. */
-static graph_id flat(graph *const g, const char *const name, const graph_home home, const size_t offset, const size_t bytes) {
+static graph_id flat(graph *const g, const char *const name, const graph_home home, const size_t offset,
+                     const size_t bytes) {
   const graph_id id = graph_add_tensor(g, name, op_tensor_make(DTYPE_F32, (int64_t)(bytes / 4), 1), home);
   if (id != GRAPH_NONE) graph_at(g, id)->offset = offset;
   return id;
@@ -367,20 +389,24 @@ static void build_update(model_builder *const b, const graph_id grads) {
     const float decay = decayed ? (float)o->weight_decay : 0.0f;
     op_params params = {0};
     graph_id dst[3] = {value, GRAPH_NONE, GRAPH_NONE};
-    if (n_moments(o) >= 1) dst[1] = flat(g, name_of(b, "first moments of %s", which), HOME_MOMENT1, at, bytes);
-    if (n_moments(o) >= 2) dst[2] = flat(g, name_of(b, "second moments of %s", which), HOME_MOMENT2, at, bytes);
+    if (n_moments(o) >= 1)
+      dst[1] = flat(g, name_of(b, "first moments of %s", which), HOME_MOMENT1, at, bytes);
+    if (n_moments(o) >= 2)
+      dst[2] = flat(g, name_of(b, "second moments of %s", which), HOME_MOMENT2, at, bytes);
     if (o->optimizer == STINT_ADAMW) {
       params.adamw.beta1 = (float)o->beta1, params.adamw.beta2 = (float)o->beta2;
       params.adamw.eps = (float)o->epsilon, params.adamw.weight_decay = decay;
     } else {
       params.sgd.momentum = (float)o->momentum, params.sgd.weight_decay = decay;
     }
-    graph_add_node(g, o->optimizer == STINT_ADAMW ? OP_ADAMW : OP_SGD, &params, (graph_id[]){grad, b->in.step}, 2, dst, 3);
+    graph_add_node(g, o->optimizer == STINT_ADAMW ? OP_ADAMW : OP_SGD, &params,
+                   (graph_id[]){grad, b->in.step}, 2, dst, 3);
   }
 }
 
-stint_status model_build(const stint_model *const model, const build_request *const want, const remat_policy policy,
-                         graph *const g, bump *const memory, model_builder *const b, stint_error *const error) {
+stint_status model_build(const stint_model *const model, const build_request *const want,
+                         const remat_policy policy, graph *const g, bump *const memory,
+                         model_builder *const b, stint_error *const error) {
   /* Room: a layer of the widest family has under 160 tensors and 96 nodes, recomputation and gradients included. */
   const int32_t layers = (int32_t)model->llama.n_layers + 2;
   STINT_TRY(graph_init(g, memory, 256 * layers, 128 * layers, 32 * layers, error));

@@ -8,10 +8,10 @@
 #include "engine/models/build.h"
 #include "engine/models/rope.h"
 
-
 #include <stdio.h>
 
-static const char *const linear_kinds[] = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down", NULL};
+static const char *const linear_kinds[] = {"attn_q",   "attn_k", "attn_v",   "attn_output",
+                                           "ffn_gate", "ffn_up", "ffn_down", NULL};
 
 static stint_status llama_read(stint_model *const m, stint_error *const error) {
   const gguf_file *const f = &m->file;
@@ -27,23 +27,28 @@ static stint_status llama_read(stint_model *const m, stint_error *const error) {
   STINT_TRY(gguf_get_float_or(f, "llama.attention.layer_norm_rms_epsilon", 1e-5, &p->norm_eps, error));
   STINT_TRY(gguf_get_int_or(f, "llama.expert_count", 0, INT32_MAX, 0, &experts, error));
   if (experts > 0)
-    return stint_fail(error, STINT_UNSUPPORTED, "%s: a llama with %lld experts; mixtures are not trained yet", f->path,
-                      (long long)experts);
+    return stint_fail(error, STINT_UNSUPPORTED, "%s: a llama with %lld experts; mixtures are not trained yet",
+                      f->path, (long long)experts);
   if (p->n_heads % p->n_kv_heads != 0)
-    return stint_fail(error, STINT_BAD_INPUT, "%s: llama.attention.head_count %lld is not a multiple of head_count_kv %lld",
-                      f->path, (long long)p->n_heads, (long long)p->n_kv_heads);
-  STINT_TRY(gguf_get_int_or(f, "llama.attention.key_length", 1, 4096, p->n_embd / p->n_heads, &key_length, error));
+    return stint_fail(error, STINT_BAD_INPUT,
+                      "%s: llama.attention.head_count %lld is not a multiple of head_count_kv %lld", f->path,
+                      (long long)p->n_heads, (long long)p->n_kv_heads);
+  STINT_TRY(
+      gguf_get_int_or(f, "llama.attention.key_length", 1, 4096, p->n_embd / p->n_heads, &key_length, error));
   STINT_TRY(gguf_get_int_or(f, "llama.attention.value_length", 1, 4096, key_length, &value_length, error));
   if (key_length != value_length)
-    return stint_fail(error, STINT_UNSUPPORTED, "%s: keys of %lld and values of %lld elements; equal lengths are supported",
-                      f->path, (long long)key_length, (long long)value_length);
+    return stint_fail(error, STINT_UNSUPPORTED,
+                      "%s: keys of %lld and values of %lld elements; equal lengths are supported", f->path,
+                      (long long)key_length, (long long)value_length);
   p->head_size = key_length;
   STINT_TRY(gguf_get_int_or(f, "llama.attention.sliding_window", 0, INT32_MAX, 0, &window, error));
   if (window != 0)
-    return stint_fail(error, STINT_UNSUPPORTED, "%s: a sliding window of %lld; the llama family sees every earlier token",
-                      f->path, (long long)window);
+    return stint_fail(error, STINT_UNSUPPORTED,
+                      "%s: a sliding window of %lld; the llama family sees every earlier token", f->path,
+                      (long long)window);
   if (!(p->norm_eps > 0 && p->norm_eps < 1))
-    return stint_fail(error, STINT_BAD_INPUT, "%s: llama.attention.layer_norm_rms_epsilon must be in (0, 1)", f->path);
+    return stint_fail(error, STINT_BAD_INPUT, "%s: llama.attention.layer_norm_rms_epsilon must be in (0, 1)",
+                      f->path);
   STINT_TRY(rope_read(f, "llama", p->head_size, m->ctx_trained, false, &p->rope, error));
   const gguf_tensor *const embed = model_tensor(m, "token_embd.weight");
   if (!embed) return stint_fail(error, STINT_BAD_INPUT, "%s: tensor token_embd.weight is missing", f->path);
@@ -56,7 +61,8 @@ static stint_status llama_read(stint_model *const m, stint_error *const error) {
   return STINT_OK;
 }
 
-static graph_id build_block(model_builder *const b, const graph_id x, const graph_id turns, const int64_t layer) {
+static graph_id build_block(model_builder *const b, const graph_id x, const graph_id turns,
+                            const int64_t layer) {
   const llama_params *const p = &b->model->llama;
   const int64_t q_size = p->n_heads * p->head_size, kv_size = p->n_kv_heads * p->head_size;
   char name[64];
@@ -93,7 +99,8 @@ static void llama_build(model_builder *const b) {
 
 static stint_status llama_fill_constant(const stint_model *const m, const int index, float *const out,
                                         stint_error *const error) {
-  if (index != 0) return stint_fail(error, STINT_INTERNAL, "the llama family has one constant, not %d", index + 1);
+  if (index != 0)
+    return stint_fail(error, STINT_INTERNAL, "the llama family has one constant, not %d", index + 1);
   const gguf_tensor *const factors = model_tensor(m, "rope_freqs.weight");
   rope_turns(&m->llama.rope, factors ? factors->data : NULL, out);
   return STINT_OK;

@@ -26,8 +26,8 @@ static stint_status find_family(stint_model *const m, stint_error *const error) 
     if (i) strncat(known, ", ", sizeof known - strlen(known) - 1);
     strncat(known, families[i]->architecture, sizeof known - strlen(known) - 1);
   }
-  return stint_fail(error, STINT_UNSUPPORTED, "%s: architecture '%.*s' is not supported (known: %s)", m->file.path,
-                    arch.bytes > 64 ? 64 : (int)arch.bytes, arch.data, known);
+  return stint_fail(error, STINT_UNSUPPORTED, "%s: architecture '%.*s' is not supported (known: %s)",
+                    m->file.path, arch.bytes > 64 ? 64 : (int)arch.bytes, arch.data, known);
 }
 
 static const char *describe_types(stint_model *const m) {

@@ -11,7 +11,7 @@
 /* Rotary scaling, as GGUF states it. Frequencies of every scheme end in one table (kernels/ops/position.h). */
 typedef struct rope_params {
   int64_t n_rot;
-  double freq_base, factor;       /* factor: the context is stretched by it; 1: none */
+  double freq_base, factor; /* factor: the context is stretched by it; 1: none */
   bool yarn;
   double ext_factor, attn_factor, beta_fast, beta_slow;
   int64_t original_ctx;
@@ -39,7 +39,7 @@ struct stint_model {
 };
 
 struct model_family {
-  const char *architecture; /* general.architecture */
+  const char *architecture;        /* general.architecture */
   const char *const *linear_kinds; /* what "all-linear" means; NULL-terminated */
   stint_status (*read)(stint_model *model, stint_error *error);
   void (*build)(model_builder *b);

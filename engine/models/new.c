@@ -14,7 +14,13 @@
 enum { N_SPECIAL = 3, N_TOKENS = N_SPECIAL + 256 + 1, MAX_DIMS = 1 << 20 };
 
 void stint_new_options_default(stint_new_options *const o) {
-  *o = (stint_new_options){.architecture = "llama", .n_embd = 128, .n_layers = 4, .n_heads = 4, .n_kv_heads = 2, .n_ff = 352, .ctx = 256};
+  *o = (stint_new_options){.architecture = "llama",
+                           .n_embd = 128,
+                           .n_layers = 4,
+                           .n_heads = 4,
+                           .n_kv_heads = 2,
+                           .n_ff = 352,
+                           .ctx = 256};
 }
 
 static void write_tokenizer(gguf_writer *const w, bump *const b) {
@@ -51,7 +57,8 @@ typedef struct new_writer {
   bool data;
 } new_writer;
 
-static void fill_normal(const new_writer *const n, const int64_t first, const int64_t count, const double deviation, float *const out) {
+static void fill_normal(const new_writer *const n, const int64_t first, const int64_t count,
+                        const double deviation, float *const out) {
   for (int64_t i = 0; i < count; i += 2) {
     const uint64_t pair = (uint64_t)(first + i) / 2;
     const uint32_t counter[4] = {(uint32_t)pair, (uint32_t)(pair >> 32), n->tensor, 0x6e6f726du};
@@ -67,7 +74,8 @@ static void fill_normal(const new_writer *const n, const int64_t first, const in
 }
 
 /* deviation 0: ones */
-static void tensor(new_writer *const n, const char *const name, const int64_t ne0, const int64_t ne1, const double deviation) {
+static void tensor(new_writer *const n, const char *const name, const int64_t ne0, const int64_t ne1,
+                   const double deviation) {
   const int64_t ne[2] = {ne0, ne1};
   if (!n->data) {
     gguf_write_tensor(n->w, name, DTYPE_F32, ne1 == 1 ? 1 : 2, ne);
@@ -111,18 +119,23 @@ static void tensors(new_writer *const n, const stint_new_options *const o) {
 
 static stint_status check(const stint_new_options *const o, stint_error *const error) {
   if (!o->architecture || strcmp(o->architecture, "llama") != 0)
-    return stint_fail(error, STINT_UNSUPPORTED, "architecture '%s' cannot be made (llama can)", o->architecture ? o->architecture : "");
-  if (o->n_embd < 2 || o->n_embd > MAX_DIMS || o->n_layers < 1 || o->n_layers > 4096 || o->n_ff < 1 || o->n_ff > MAX_DIMS ||
-      o->n_heads < 1 || o->n_kv_heads < 1 || o->ctx < 2 || o->ctx > INT32_MAX)
-    return stint_fail(error, STINT_BAD_INPUT, "a size of the new model is out of range: every one must be positive, widths at most %d", MAX_DIMS);
+    return stint_fail(error, STINT_UNSUPPORTED, "architecture '%s' cannot be made (llama can)",
+                      o->architecture ? o->architecture : "");
+  if (o->n_embd < 2 || o->n_embd > MAX_DIMS || o->n_layers < 1 || o->n_layers > 4096 || o->n_ff < 1 ||
+      o->n_ff > MAX_DIMS || o->n_heads < 1 || o->n_kv_heads < 1 || o->ctx < 2 || o->ctx > INT32_MAX)
+    return stint_fail(
+        error, STINT_BAD_INPUT,
+        "a size of the new model is out of range: every one must be positive, widths at most %d", MAX_DIMS);
   if (o->n_embd % o->n_heads != 0 || o->n_embd / o->n_heads % 2 != 0 || o->n_heads % o->n_kv_heads != 0)
-    return stint_fail(error, STINT_BAD_INPUT,
-                      "--heads %lld must divide --embd %lld into even heads, and --kv-heads %lld must divide --heads",
-                      (long long)o->n_heads, (long long)o->n_embd, (long long)o->n_kv_heads);
+    return stint_fail(
+        error, STINT_BAD_INPUT,
+        "--heads %lld must divide --embd %lld into even heads, and --kv-heads %lld must divide --heads",
+        (long long)o->n_heads, (long long)o->n_embd, (long long)o->n_kv_heads);
   return STINT_OK;
 }
 
-stint_status stint_new_model(const char *const path, const stint_new_options *const o, stint_error *const error) {
+stint_status stint_new_model(const char *const path, const stint_new_options *const o,
+                             stint_error *const error) {
   STINT_TRY(check(o, error));
   bump b;
   bump_init(&b, 0);

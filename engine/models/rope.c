@@ -12,17 +12,20 @@
 
 #define PI 3.14159265358979323846
 
-static double clamp(const double x, const double lo, const double hi) { return x < lo ? lo : x > hi ? hi : x; }
+static double clamp(const double x, const double lo, const double hi) {
+  return x < lo ? lo : x > hi ? hi : x;
+}
 
 stint_status rope_read(const gguf_file *const file, const char *const arch, const int64_t head_size,
-                       const int64_t ctx_trained, const bool neox, rope_params *const out, stint_error *const error) {
+                       const int64_t ctx_trained, const bool neox, rope_params *const out,
+                       stint_error *const error) {
   char key[128];
   *out = (rope_params){.factor = 1, .neox = neox};
 #define KEY(suffix) (snprintf(key, sizeof key, "%s.rope." suffix, arch), key)
   STINT_TRY(gguf_get_int_or(file, KEY("dimension_count"), 2, head_size, head_size, &out->n_rot, error));
   if (out->n_rot % 2 != 0)
-    return stint_fail(error, STINT_BAD_INPUT, "%s: key %s is %lld, and pairs need an even number", file->path, key,
-                      (long long)out->n_rot);
+    return stint_fail(error, STINT_BAD_INPUT, "%s: key %s is %lld, and pairs need an even number", file->path,
+                      key, (long long)out->n_rot);
   STINT_TRY(gguf_get_float_or(file, KEY("freq_base"), 10000.0, &out->freq_base, error));
   if (!(out->freq_base > 1 && out->freq_base < 1e15))
     return stint_fail(error, STINT_BAD_INPUT, "%s: key %s must be above 1", file->path, key);
@@ -31,8 +34,9 @@ stint_status rope_read(const gguf_file *const file, const char *const arch, cons
   const bool none = gguf_text_is(type, "none");
   out->yarn = gguf_text_is(type, "yarn");
   if (!none && !out->yarn && !gguf_text_is(type, "linear"))
-    return stint_fail(error, STINT_UNSUPPORTED, "%s: rope scaling '%.*s' is not known (none, linear and yarn are)",
-                      file->path, (int)type.bytes, type.data);
+    return stint_fail(error, STINT_UNSUPPORTED,
+                      "%s: rope scaling '%.*s' is not known (none, linear and yarn are)", file->path,
+                      (int)type.bytes, type.data);
   double factor;
   STINT_TRY(gguf_get_float_or(file, KEY("scale_linear"), 0, &factor, error));
   STINT_TRY(gguf_get_float_or(file, KEY("scaling.factor"), factor, &factor, error));
@@ -69,7 +73,8 @@ void rope_turns(const rope_params *const rope, const float *const factors, float
     high = clamp(__builtin_ceil(pair_that_turns(rope, rope->beta_slow)), 0, last);
   }
   for (int64_t i = 0; i < pairs; i++) {
-    const double plain = h_pow(rope->freq_base, -2.0 * (double)i / (double)rope->n_rot) / (factors ? (double)factors[i] : 1);
+    const double plain =
+        h_pow(rope->freq_base, -2.0 * (double)i / (double)rope->n_rot) / (factors ? (double)factors[i] : 1);
     double f = plain / rope->factor;
     if (rope->yarn) {
       const double width = high - low > 0.001 ? high - low : 0.001;

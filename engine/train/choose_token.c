@@ -5,7 +5,9 @@
 #include "kernels/math/philox.h"
 
 /* a comes after b: less probable, or as probable with a larger id */
-static int after(const token_choice a, const token_choice b) { return a.p < b.p || (a.p == b.p && a.id > b.id); }
+static int after(const token_choice a, const token_choice b) {
+  return a.p < b.p || (a.p == b.p && a.id > b.id);
+}
 
 static void sift(token_choice *const c, int32_t at, const int32_t n) {
   for (;;) {

@@ -4,6 +4,7 @@
 #include "kernels/dispatch.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +39,8 @@ static uint64_t read_number(const char *const path, const char *const key) {
 static uint64_t smaller(const uint64_t a, const uint64_t b) { return a < b ? a : b; }
 
 /* What one control group still allows: limit less use. */
-static uint64_t group_left(const char *const folder, const char *const limit_name, const char *const use_name) {
+static uint64_t group_left(const char *const folder, const char *const limit_name,
+                           const char *const use_name) {
   char path[640];
   snprintf(path, sizeof path, "%s/%s", folder, limit_name);
   const uint64_t limit = read_number(path, "");
@@ -50,7 +52,8 @@ static uint64_t group_left(const char *const folder, const char *const limit_nam
 
 /* The tightest of this process's memory control group and those above it. `marker` begins the group's path in
  * /proc/self/cgroup ("0::" for version 2, ":memory:" for version 1). */
-static uint64_t groups_left(const char *const marker, const char *const mount, const char *const limit_name, const char *const use_name) {
+static uint64_t groups_left(const char *const marker, const char *const mount, const char *const limit_name,
+                            const char *const use_name) {
   char text[4096], folder[512];
   if (!read_text("/proc/self/cgroup", text, sizeof text)) return UINT64_MAX;
   const char *const at = strstr(text, marker);
@@ -70,11 +73,19 @@ uint64_t machine_memory_bytes(void) {
   uint64_t bytes = read_number("/proc/meminfo", "MemAvailable:");
   if (bytes != UINT64_MAX) bytes *= 1024;
   bytes = smaller(bytes, groups_left("0::", "/sys/fs/cgroup", "memory.max", "memory.current"));
-  bytes = smaller(bytes, groups_left(":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"));
+  bytes = smaller(bytes, groups_left(":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes",
+                                     "memory.usage_in_bytes"));
   struct rlimit address_space;
   if (getrlimit(RLIMIT_AS, &address_space) == 0 && address_space.rlim_cur != RLIM_INFINITY)
     bytes = smaller(bytes, (uint64_t)address_space.rlim_cur);
   return bytes;
+}
+
+int machine_processors(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  const int n = CPU_COUNT(&set);
+  return n < 1 ? 1 : n;
 }
 
 double machine_seconds(void) {
@@ -83,25 +94,32 @@ double machine_seconds(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-typedef struct peak_job { cpu_peak_loop *loop; int64_t rounds; } peak_job;
+/* Each worker times itself, so neither waking up nor a neighbour on its core counts; the best of many short trials. */
+enum { PEAK_TRIALS = 64, PEAK_ROUNDS = 100000 };
+
+typedef struct peak_job {
+  cpu_peak_loop *loop;
+  double flops_per_round;
+  double best[POOL_MAX_WORKERS];
+} peak_job;
 
 static void run_peak(void *const context, const int worker, const int workers) {
-  (void)worker, (void)workers;
-  const peak_job *const job = context;
-  job->loop(job->rounds);
+  (void)workers;
+  peak_job *const job = context;
+  for (int i = 0; i < PEAK_TRIALS; i++) {
+    const double start = machine_seconds();
+    job->loop(PEAK_ROUNDS);
+    const double rate = job->flops_per_round * PEAK_ROUNDS / (machine_seconds() - start);
+    if (rate > job->best[worker]) job->best[worker] = rate;
+  }
 }
 
 double machine_peak_flops(const unsigned cpu_mask, pool *const workers) {
-  double flops_per_round;
-  peak_job job = {cpu_peak(cpu_mask, &flops_per_round), 20000};
-  double best = 0;
-  for (int i = 0; i < 8; i++) { /* the first rounds wake the workers and the clock up */
-    const double start = machine_seconds();
-    pool_run(workers, run_peak, &job);
-    const double seconds = machine_seconds() - start;
-    const double rate = flops_per_round * (double)job.rounds * (double)pool_workers(workers) / (seconds > 0 ? seconds : 1);
-    if (rate > best) best = rate;
-    if (seconds < 0.002) job.rounds *= 2;
-  }
-  return best;
+  peak_job job = {0};
+  job.loop = cpu_peak(cpu_mask, &job.flops_per_round);
+  pool_run(workers, run_peak, &job);
+  double sum = 0;
+  for (int i = 0; i < pool_workers(workers); i++) sum += job.best[i];
+  const int processors = machine_processors(), n = pool_workers(workers);
+  return n > processors ? sum * processors / n : sum;
 }

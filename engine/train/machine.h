@@ -12,6 +12,9 @@ uint64_t machine_memory_bytes(void);
 /* Fused multiply-adds that the workers reach together on registers alone, as operations a second (two each); takes some 20 ms. */
 double machine_peak_flops(unsigned cpu_mask, pool *workers);
 
+/* Processors that this process may use. */
+int machine_processors(void);
+
 /* Seconds of a clock that only goes forward. */
 double machine_seconds(void);
 

@@ -25,7 +25,8 @@ void nonfinite_hook(void *const watch, const program *const p, const int32_t ste
     if (n->dst[d] != GRAPH_NONE) look(w, p, step, n->dst[d]);
 }
 
-void nonfinite_describe(const nonfinite_watch *const w, const program *const p, char *const out, const size_t room) {
+void nonfinite_describe(const nonfinite_watch *const w, const program *const p, char *const out,
+                        const size_t room) {
   if (!w->found) {
     snprintf(out, room, "the sum of the gradients' squares is not finite, though every gradient is");
     return;
@@ -33,6 +34,8 @@ void nonfinite_describe(const nonfinite_watch *const w, const program *const p, 
   const graph *const g = p->plan->g;
   const graph_node *const n = &g->nodes[w->step];
   const char *const name = graph_at(g, w->tensor)->name;
-  snprintf(out, room, "op %s of %s made the first value that is not finite (%s, row %lld of the microbatch, element %lld)",
-           op_table[n->op]->name, n->name, name, (long long)w->row, (long long)w->column);
+  snprintf(
+      out, room,
+      "op %s of %s made the first value that is not finite (%s, row %lld of the microbatch, element %lld)",
+      op_table[n->op]->name, n->name, name, (long long)w->row, (long long)w->column);
 }

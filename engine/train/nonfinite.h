@@ -8,7 +8,7 @@
 
 typedef struct nonfinite_watch {
   bool found;
-  int32_t step;      /* of the schedule */
+  int32_t step; /* of the schedule */
   graph_id tensor;
   int64_t row, column;
 } nonfinite_watch;

@@ -12,13 +12,14 @@
 #include <string.h>
 
 const char *stint_category_name(const stint_category category) {
-  static const char *const names[STINT_CATEGORIES] = {"weights",   "adapter", "gradients", "optimizer", "activations", "workspace",
-                                                      "batch",     "cache",   "runtime",   "loading",   "evaluation",  "saving"};
+  static const char *const names[STINT_CATEGORIES] = {"weights",     "adapter",   "gradients",  "optimizer",
+                                                      "activations", "workspace", "batch",      "cache",
+                                                      "runtime",     "loading",   "evaluation", "saving"};
   return (unsigned)category < STINT_CATEGORIES ? names[category] : "unknown";
 }
 
-static stint_status build_program(stint_plan *const plan, const stint_purpose purpose, plan_program *const out,
-                                  stint_error *const error) {
+static stint_status build_program(stint_plan *const plan, const stint_purpose purpose,
+                                  plan_program *const out, stint_error *const error) {
   const stint_options *const o = &plan->options;
   const bool sample = purpose == STINT_SAMPLE;
   out->want = (build_request){
@@ -34,7 +35,8 @@ static stint_status build_program(stint_plan *const plan, const stint_purpose pu
       .loss_chunk = plan->choice.loss_chunk,
       .attention_chunk = sample ? 1 : plan->choice.attention_chunk,
   };
-  STINT_TRY(model_build(plan->model, &out->want, plan->choice.remat, &out->g, &plan->programs, &out->b, error));
+  STINT_TRY(
+      model_build(plan->model, &out->want, plan->choice.remat, &out->g, &plan->programs, &out->b, error));
   bump scratch;
   bump_init(&scratch, 0);
   const stint_status status = schedule_make(&out->g, o->threads, &plan->programs, &scratch, &out->s, error);
@@ -122,7 +124,8 @@ static uint64_t planning_bytes(const stint_plan *const plan) {
 static uint64_t whole_file_bytes(const gguf_file *const file) {
   uint64_t end = file->map.bytes;
   for (size_t i = 0; i < file->n_tensors; i++)
-    if (file->tensors[i].offset + file->tensors[i].bytes > end) end = file->tensors[i].offset + file->tensors[i].bytes;
+    if (file->tensors[i].offset + file->tensors[i].bytes > end)
+      end = file->tensors[i].offset + file->tensors[i].bytes;
   return end;
 }
 
@@ -143,9 +146,11 @@ static void report(stint_plan *const plan, const uint64_t budget) {
   r->bytes[STINT_OPTIMIZER] = l->home_bytes[HOME_MOMENT1] + l->home_bytes[HOME_MOMENT2];
   r->bytes[STINT_BATCH] = l->home_bytes[HOME_BATCH];
   r->bytes[STINT_CACHE] = l->home_bytes[HOME_CACHE];
-  r->bytes[STINT_LOADING] = plan->purpose == STINT_SAMPLE ? l->loading_bytes : plan->tokenizer_bytes + plan->prepare_bytes;
+  r->bytes[STINT_LOADING] =
+      plan->purpose == STINT_SAMPLE ? l->loading_bytes : plan->tokenizer_bytes + plan->prepare_bytes;
   r->overlaid_bytes[STINT_LOADING] = plan->purpose == STINT_SAMPLE ? 0 : r->bytes[STINT_LOADING];
-  r->bytes[STINT_EVALUATION] = r->overlaid_bytes[STINT_EVALUATION] = plan->eval.present ? plan->eval.s.packing.height_bytes : 0;
+  r->bytes[STINT_EVALUATION] = r->overlaid_bytes[STINT_EVALUATION] =
+      plan->eval.present ? plan->eval.s.packing.height_bytes : 0;
   r->bytes[STINT_SAVING] = r->overlaid_bytes[STINT_SAVING] = plan->saving_bytes;
   r->arena_bytes = l->total_bytes;
   r->planning_bytes = planning_bytes(plan);
@@ -207,16 +212,17 @@ static stint_status choose(stint_plan *const plan, stint_error *const error) {
   }
   const stint_plan_report *const r = &plan->report;
   return stint_fail(error, STINT_DOES_NOT_FIT,
-                    "%s: the smallest plan takes %llu bytes (%.1f MiB: weights mapped %.1f, arena %.1f, planning %.1f), %llu more "
+                    "%s: the smallest plan takes %llu bytes (%.1f MiB: weights mapped %.1f, arena %.1f, "
+                    "planning %.1f), %llu more "
                     "than %s of %llu; raise it, or lower --ctx, --batch or --rank",
                     plan->model->file.path, (unsigned long long)r->peak_bytes, (double)r->peak_bytes / 0x1p20,
-                    (double)r->mapped_bytes / 0x1p20, (double)r->arena_bytes / 0x1p20, (double)r->planning_bytes / 0x1p20,
-                    (unsigned long long)(r->peak_bytes - budget), asked ? "the budget" : "this machine's available memory",
-                    (unsigned long long)budget);
+                    (double)r->mapped_bytes / 0x1p20, (double)r->arena_bytes / 0x1p20,
+                    (double)r->planning_bytes / 0x1p20, (unsigned long long)(r->peak_bytes - budget),
+                    asked ? "the budget" : "this machine's available memory", (unsigned long long)budget);
 }
 
-stint_status stint_plan_make(stint_model *const model, const stint_options *const options, const stint_purpose purpose,
-                             stint_plan **const out, stint_error *const error) {
+stint_status stint_plan_make(stint_model *const model, const stint_options *const options,
+                             const stint_purpose purpose, stint_plan **const out, stint_error *const error) {
   *out = NULL;
   bump memory;
   bump_init(&memory, 0);
@@ -270,14 +276,16 @@ bool stint_plan_peak_tensor(const stint_plan *const plan, const int64_t i, stint
     }
     if (before != i) continue;
     const char *const name = b->tensor == GRAPH_NONE ? "workspace" : graph_at(s->g, b->tensor)->name;
-    *out = (stint_plan_tensor){name, b->bytes, plan->layout.home_offset[HOME_STEP] + b->offset, buffer_category(b), b->born, b->dies};
+    *out = (stint_plan_tensor){
+        name,    b->bytes, plan->layout.home_offset[HOME_STEP] + b->offset, buffer_category(b),
+        b->born, b->dies};
     return true;
   }
   return false;
 }
 
-bool stint_plan_target(const stint_plan *const plan, const int64_t i, const char **const name, int64_t *const n_in,
-                       int64_t *const n_out, int64_t *const n_trained) {
+bool stint_plan_target(const stint_plan *const plan, const int64_t i, const char **const name,
+                       int64_t *const n_in, int64_t *const n_out, int64_t *const n_trained) {
   if (i < 0 || i >= plan->main.b.n_targets) return false;
   const build_target *const t = &plan->main.b.targets[i];
   *name = t->name;

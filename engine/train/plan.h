@@ -26,17 +26,18 @@ struct stint_plan {
   stint_model *model;
   stint_options options; /* completed: no zero stands for a default */
   stint_purpose purpose;
-  adapter_file adapter;  /* open when options.adapter is set */
+  adapter_file adapter; /* open when options.adapter is set */
   plan_choice choice;
   plan_program main, eval; /* eval: only when training */
   arena_layout layout;
   size_t tokenizer_bytes, prepare_bytes, saving_bytes; /* the buffers of loading and saving */
   stint_plan_report report;
-  uint64_t digest;         /* XXH3 of the plan as JSON, without this field */
+  uint64_t digest; /* XXH3 of the plan as JSON, without this field */
 };
 
 /* Fills in what zero stands for, refuses what makes no sense. Texts name the command line's options. */
-stint_status options_complete(const stint_model *model, stint_purpose purpose, stint_options *options, stint_error *error);
+stint_status options_complete(const stint_model *model, stint_purpose purpose, stint_options *options,
+                              stint_error *error);
 
 /* Bytes of the run's own buffers (log lines, the run object) in the runtime part. */
 enum { PLAN_HOST_BYTES = 128 << 10 };

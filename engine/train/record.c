@@ -20,10 +20,12 @@ static stint_status fail_io(stint_error *const error, const char *const path, co
                                    : "name a directory that can be written with -o");
 }
 
-stint_status record_path(const record *const r, const char *const name, char out[RECORD_PATH_BYTES], stint_error *const error) {
+stint_status record_path(const record *const r, const char *const name, char out[RECORD_PATH_BYTES],
+                         stint_error *const error) {
   const int n = snprintf(out, RECORD_PATH_BYTES, "%s/%s", r->directory, name);
   if (n >= RECORD_PATH_BYTES)
-    return stint_fail(error, STINT_BAD_INPUT, "the path of the run directory is longer than %d bytes", RECORD_PATH_BYTES - 64);
+    return stint_fail(error, STINT_BAD_INPUT, "the path of the run directory is longer than %d bytes",
+                      RECORD_PATH_BYTES - 64);
   return STINT_OK;
 }
 
@@ -44,7 +46,8 @@ stint_status record_open(const char *const directory, record *const out, stint_e
   *out = (record){.log_jsonl = -1, .log_csv = -1};
   if (!directory || !*directory) return stint_fail(error, STINT_BAD_INPUT, "a run needs a directory: -o DIR");
   if (strlen(directory) > RECORD_PATH_BYTES - 64)
-    return stint_fail(error, STINT_BAD_INPUT, "the path of the run directory is longer than %d bytes", RECORD_PATH_BYTES - 64);
+    return stint_fail(error, STINT_BAD_INPUT, "the path of the run directory is longer than %d bytes",
+                      RECORD_PATH_BYTES - 64);
   snprintf(out->directory, sizeof out->directory, "%s", directory);
   if (make_directory(directory) != 0) return fail_io(error, directory, "make the directory");
   struct stat st;
@@ -53,12 +56,15 @@ stint_status record_open(const char *const directory, record *const out, stint_e
   char path[RECORD_PATH_BYTES];
   STINT_TRY(record_path(out, "manifest.json", path, error));
   if (access(path, F_OK) == 0)
-    return stint_fail(error, STINT_BAD_INPUT, "%s holds a run already; name another directory with -o, or remove it", directory);
+    return stint_fail(error, STINT_BAD_INPUT,
+                      "%s holds a run already; name another directory with -o, or remove it", directory);
   return STINT_OK;
 }
 
 /* ---- whole files ---- */
-typedef struct sink { int fd; } sink;
+typedef struct sink {
+  int fd;
+} sink;
 
 static bool write_all(const int fd, const char *data, size_t bytes) {
   while (bytes > 0) {
@@ -78,7 +84,8 @@ static bool sink_flush(void *const context, const char *const data, const size_t
 typedef void write_object(json_out *o, const stint_plan *plan, const record_facts *facts);
 
 static stint_status write_file(const record *const r, const char *const name, write_object *const write_it,
-                               const stint_plan *const plan, const record_facts *const facts, stint_error *const error) {
+                               const stint_plan *const plan, const record_facts *const facts,
+                               stint_error *const error) {
   char path[RECORD_PATH_BYTES], window[4096];
   STINT_TRY(record_path(r, name, path, error));
   sink s = {open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)};
@@ -137,14 +144,15 @@ static void write_plan(json_out *const o, const stint_plan *const plan, const re
   plan_write_json(plan, o);
 }
 
-stint_status record_facts_write(const record *const r, const stint_plan *const plan, const record_facts *const facts,
-                                stint_error *const error) {
+stint_status record_facts_write(const record *const r, const stint_plan *const plan,
+                                const record_facts *const facts, stint_error *const error) {
   STINT_TRY(write_file(r, "plan.json", write_plan, plan, facts, error));
   return write_file(r, "manifest.json", write_manifest, plan, facts, error);
 }
 
 /* ---- logs ---- */
-static stint_status open_log(const record *const r, const char *const name, int *const fd, stint_error *const error) {
+static stint_status open_log(const record *const r, const char *const name, int *const fd,
+                             stint_error *const error) {
   char path[RECORD_PATH_BYTES];
   STINT_TRY(record_path(r, name, path, error));
   *fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
@@ -152,11 +160,13 @@ static stint_status open_log(const record *const r, const char *const name, int 
 }
 
 stint_status record_logs_open(record *const r, stint_error *const error) {
-  static const char header[] = "step,loss_nats_per_token,grad_norm,grad_norm_clipped,lr,tokens,valid_loss_nats_per_token,"
-                               "checksum,seconds,tokens_per_second\n";
+  static const char header[] =
+      "step,loss_nats_per_token,grad_norm,grad_norm_clipped,lr,tokens,valid_loss_nats_per_token,"
+      "checksum,seconds,tokens_per_second\n";
   STINT_TRY(open_log(r, "log.jsonl", &r->log_jsonl, error));
   STINT_TRY(open_log(r, "log.csv", &r->log_csv, error));
-  return write_all(r->log_csv, header, sizeof header - 1) ? STINT_OK : fail_io(error, r->directory, "write log.csv in");
+  return write_all(r->log_csv, header, sizeof header - 1) ? STINT_OK
+                                                          : fail_io(error, r->directory, "write log.csv in");
 }
 
 stint_status record_step(const record *const r, const stint_step_info *const i, stint_error *const error) {
@@ -174,14 +184,16 @@ stint_status record_step(const record *const r, const stint_step_info *const i, 
     json_put_double(&o, "valid_loss_nats_per_token", i->valid_loss_nats_per_token);
   json_put_hex(&o, "checksum", i->checksum);
   json_out_end(&o);
-  if (!json_out_close_line(&o)) return stint_fail(error, STINT_INTERNAL, "a log line is longer than its buffer");
+  if (!json_out_close_line(&o))
+    return stint_fail(error, STINT_INTERNAL, "a log line is longer than its buffer");
   if (!write_all(r->log_jsonl, line, o.used)) return fail_io(error, r->directory, "write log.jsonl in");
   char valid[40] = "";
   if (i->valid_loss_nats_per_token == i->valid_loss_nats_per_token)
     snprintf(valid, sizeof valid, "%.17g", i->valid_loss_nats_per_token);
-  const int n = snprintf(line, sizeof line, "%lld,%.17g,%.9g,%.9g,%.9g,%lld,%s,%016llx,%.6f,%.3f\n", (long long)i->step,
-                         i->loss_nats_per_token, i->grad_norm, i->grad_norm_clipped, i->lr, (long long)i->tokens, valid,
-                         (unsigned long long)i->checksum, i->seconds, i->tokens_per_second);
+  const int n =
+      snprintf(line, sizeof line, "%lld,%.17g,%.9g,%.9g,%.9g,%lld,%s,%016llx,%.6f,%.3f\n", (long long)i->step,
+               i->loss_nats_per_token, i->grad_norm, i->grad_norm_clipped, i->lr, (long long)i->tokens, valid,
+               (unsigned long long)i->checksum, i->seconds, i->tokens_per_second);
   if (!write_all(r->log_csv, line, (size_t)n)) return fail_io(error, r->directory, "write log.csv in");
   return STINT_OK;
 }

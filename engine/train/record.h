@@ -29,7 +29,8 @@ typedef struct record_facts {
 } record_facts;
 
 /* manifest.json and plan.json, each written whole and synced. */
-stint_status record_facts_write(const record *r, const stint_plan *plan, const record_facts *facts, stint_error *error);
+stint_status record_facts_write(const record *r, const stint_plan *plan, const record_facts *facts,
+                                stint_error *error);
 stint_status record_logs_open(record *r, stint_error *error);
 stint_status record_step(const record *r, const stint_step_info *info, stint_error *error);
 void record_close(record *r);

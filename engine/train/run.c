@@ -31,8 +31,9 @@ struct stint_run {
 /* ---- opening ---- */
 
 /* Text to a mapped token file that has no name any more: it goes when the map does, whatever ends the run. */
-static stint_status open_set(stint_run *const run, const char *const name, const char *const *const paths, const size_t n,
-                             data_prepared *const prepared, data_set *const set, stint_error *const error) {
+static stint_status open_set(stint_run *const run, const char *const name, const char *const *const paths,
+                             const size_t n, data_prepared *const prepared, data_set *const set,
+                             stint_error *const error) {
   char path[RECORD_PATH_BYTES];
   STINT_TRY(record_path(&run->r, name, path, error));
   STINT_TRY(session_prepare(&run->s, paths, n, path, prepared, error));
@@ -41,17 +42,20 @@ static stint_status open_set(stint_run *const run, const char *const name, const
   return status;
 }
 
-static stint_status open_data(stint_run *const run, const stint_files *const files, stint_error *const error) {
+static stint_status open_data(stint_run *const run, const stint_files *const files,
+                              stint_error *const error) {
   const stint_options *const o = &run->s.plan->options;
   if (files->n_data == 0) return stint_fail(error, STINT_BAD_INPUT, "no training text: --data FILE");
   STINT_TRY(open_set(run, "train.tokens", files->data, files->n_data, &run->facts.train, &run->train, error));
   if (run->train.n_trained < (uint64_t)o->ctx)
     return stint_fail(error, STINT_BAD_INPUT,
-                      "%s: %llu tokens, and one row of --ctx %lld needs %lld; bring more text, or lower --ctx to at most %llu",
-                      files->data[0], (unsigned long long)run->train.n_tokens, (long long)o->ctx, (long long)o->ctx + 1,
-                      (unsigned long long)run->train.n_trained);
+                      "%s: %llu tokens, and one row of --ctx %lld needs %lld; bring more text, or lower "
+                      "--ctx to at most %llu",
+                      files->data[0], (unsigned long long)run->train.n_tokens, (long long)o->ctx,
+                      (long long)o->ctx + 1, (unsigned long long)run->train.n_trained);
   if (files->n_valid)
-    STINT_TRY(open_set(run, "valid.tokens", files->valid, files->n_valid, &run->facts.valid, &run->valid, error));
+    STINT_TRY(
+        open_set(run, "valid.tokens", files->valid, files->n_valid, &run->facts.valid, &run->valid, error));
   const uint64_t rows_per_step = (uint64_t)(o->batch * o->accum);
   run->steps_per_epoch = (int64_t)((run->train.n_rows + rows_per_step - 1) / rows_per_step);
   const double wanted = o->epochs * (double)run->steps_per_epoch;
@@ -80,7 +84,8 @@ static stint_status open_run(stint_run *const run, const stint_files *const file
 stint_status stint_run_open(stint_plan *const plan, const stint_files *const files, stint_run **const out,
                             stint_error *const error) {
   *out = NULL;
-  if (plan->purpose != STINT_TRAIN) return stint_fail(error, STINT_BAD_INPUT, "a run needs a plan made for training");
+  if (plan->purpose != STINT_TRAIN)
+    return stint_fail(error, STINT_BAD_INPUT, "a run needs a plan made for training");
   session s;
   STINT_TRY(session_open(plan, &s, error));
   stint_run *const run = BUMP_NEW(&s.host, stint_run);
@@ -153,13 +158,14 @@ static void look_for_silent_tensors(stint_run *const run) {
     size_t k = 0;
     while (k < n && grad[k] == 0) k++;
     if (k < n) continue;
-    if (run->info.n_without_gradient++ == 0) run->info.first_without_gradient = graph_at(g, g->params[i].value)->name;
+    if (run->info.n_without_gradient++ == 0)
+      run->info.first_without_gradient = graph_at(g, g->params[i].value)->name;
   }
 }
 
 /* Runs the microbatches; the sum of the losses in *loss. */
-static void accumulate(stint_run *const run, const int64_t step, program_hook *const hook, void *const context,
-                       double *const loss) {
+static void accumulate(stint_run *const run, const int64_t step, program_hook *const hook,
+                       void *const context, double *const loss) {
   const session *const s = &run->s;
   const schedule *const plan = s->main.plan;
   program_run(&s->main, s->workers, 0, plan->first_micro, NULL, NULL);
@@ -178,12 +184,14 @@ static stint_status fail_not_finite(stint_run *const run, const int64_t step, st
   accumulate(run, step, nonfinite_hook, &watch, &loss);
   char where[256];
   nonfinite_describe(&watch, &run->s.main, where, sizeof where);
-  return stint_fail(error, STINT_NOT_FINITE,
-                    "step %lld: %s; the trained values are those of step %lld; lower --lr, or look at the model's weights",
-                    (long long)step + 1, where, (long long)step);
+  return stint_fail(
+      error, STINT_NOT_FINITE,
+      "step %lld: %s; the trained values are those of step %lld; lower --lr, or look at the model's weights",
+      (long long)step + 1, where, (long long)step);
 }
 
-static stint_status take_step(stint_run *const run, const int64_t step, stint_step_info *const info, stint_error *const error) {
+static stint_status take_step(stint_run *const run, const int64_t step, stint_step_info *const info,
+                              stint_error *const error) {
   const session *const s = &run->s;
   const schedule *const plan = s->main.plan;
   const stint_options *const o = &s->plan->options;
@@ -219,7 +227,8 @@ static stint_status take_step(stint_run *const run, const int64_t step, stint_st
   return STINT_OK;
 }
 
-static stint_status save(stint_run *const run, const int64_t step, const bool verify, stint_error *const error) {
+static stint_status save(stint_run *const run, const int64_t step, const bool verify,
+                         stint_error *const error) {
   char path[RECORD_PATH_BYTES];
   STINT_TRY(record_path(&run->r, run->s.plan->options.full ? "model.gguf" : "adapter.gguf", path, error));
   size_t bytes;

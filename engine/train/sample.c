@@ -41,13 +41,16 @@ static bool feed_sink(void *const context, const int32_t *const ids, const size_
 stint_status stint_sampler_open(stint_plan *const plan, const stint_sample_options *const options,
                                 stint_sampler **const out, stint_error *const error) {
   *out = NULL;
-  if (plan->purpose != STINT_SAMPLE) return stint_fail(error, STINT_BAD_INPUT, "sampling needs a plan made for it");
+  if (plan->purpose != STINT_SAMPLE)
+    return stint_fail(error, STINT_BAD_INPUT, "sampling needs a plan made for it");
   if (!(options->temperature >= 0) || !(options->top_p > 0 && options->top_p <= 1) || options->top_k < 0)
-    return stint_fail(error, STINT_BAD_INPUT, "--temperature and --top-k must be at least 0, --top-p in (0, 1]");
+    return stint_fail(error, STINT_BAD_INPUT,
+                      "--temperature and --top-k must be at least 0, --top-p in (0, 1]");
   session s;
   STINT_TRY(session_open(plan, &s, error));
   stint_sampler *const p = BUMP_NEW(&s.host, stint_sampler);
-  stint_status status = p ? STINT_OK : stint_fail(error, STINT_INTERNAL, "the plan's own part of the arena is too small");
+  stint_status status =
+      p ? STINT_OK : stint_fail(error, STINT_INTERNAL, "the plan's own part of the arena is too small");
   if (status == STINT_OK) {
     p->s = s;
     p->options = *options;
@@ -62,12 +65,16 @@ stint_status stint_sampler_open(stint_plan *const plan, const stint_sample_optio
   return STINT_OK;
 }
 
-stint_status stint_sampler_prompt(stint_sampler *const p, const char *const text, const size_t bytes, stint_error *const error) {
+stint_status stint_sampler_prompt(stint_sampler *const p, const char *const text, const size_t bytes,
+                                  stint_error *const error) {
   const stint_status status = tokenizer_encode(p->t, text, bytes, p->position == 0, feed_sink, p, error);
   if (p->overflow)
-    return stint_fail(error, STINT_BAD_INPUT, "the prompt is longer than --ctx %lld tokens; raise --ctx", (long long)p->s.plan->options.ctx);
+    return stint_fail(error, STINT_BAD_INPUT, "the prompt is longer than --ctx %lld tokens; raise --ctx",
+                      (long long)p->s.plan->options.ctx);
   STINT_TRY(status);
-  if (!p->fed) return stint_fail(error, STINT_BAD_INPUT, "the prompt is empty and the model has no BOS token: give a --prompt");
+  if (!p->fed)
+    return stint_fail(error, STINT_BAD_INPUT,
+                      "the prompt is empty and the model has no BOS token: give a --prompt");
   return STINT_OK;
 }
 
@@ -77,8 +84,10 @@ stint_status stint_sampler_next(stint_sampler *const p, char *const out, const s
   *end = true;
   if (!p->fed) return stint_fail(error, STINT_BAD_INPUT, "sampling begins with a prompt");
   const float *const logits = program_tensor(&p->s.main, p->s.plan->main.b.in.logits);
-  const int32_t id = choose_token(logits, tokenizer_n_vocab(p->t), &p->options, (uint64_t)p->position, p->scratch);
-  if (id < 0) return stint_fail(error, STINT_NOT_FINITE, "%s: the logits are not finite", p->s.plan->model->file.path);
+  const int32_t id =
+      choose_token(logits, tokenizer_n_vocab(p->t), &p->options, (uint64_t)p->position, p->scratch);
+  if (id < 0)
+    return stint_fail(error, STINT_NOT_FINITE, "%s: the logits are not finite", p->s.plan->model->file.path);
   if (id == tokenizer_eos(p->t)) return STINT_OK;
   const size_t full = tokenizer_decode(p->t, id, out, room);
   *n = full < room ? full : room;

@@ -23,7 +23,8 @@ static float alpha_of(const stint_plan *const plan) {
 }
 
 static adapter_facts facts_of(const stint_plan *const plan, const int64_t step) {
-  return (adapter_facts){.architecture = plan->model->info.architecture, .alpha = alpha_of(plan), .step = step};
+  return (adapter_facts){
+      .architecture = plan->model->info.architecture, .alpha = alpha_of(plan), .step = step};
 }
 
 static size_t align_up(const size_t bytes) { return (bytes + 63) & ~(size_t)63; }
@@ -35,7 +36,8 @@ size_t save_scratch_bytes(const stint_plan *const plan) {
   const gguf_file *const base = &plan->model->file;
   if (plan->options.full) {
     const size_t write = gguf_write_scratch(base->data_offset, base->n_tensors, base->n_keys, sizeof path);
-    const size_t verify = sizeof path + base->n_keys * (sizeof(gguf_key) + 16) + base->n_tensors * (sizeof(gguf_tensor) + 96) + 4096;
+    const size_t verify = sizeof path + base->n_keys * (sizeof(gguf_key) + 16) +
+                          base->n_tensors * (sizeof(gguf_tensor) + 96) + 4096;
     return align_up(write > verify ? write : verify);
   }
   bump scratch;
@@ -63,7 +65,8 @@ static stint_status write_model(const stint_plan *const plan, const program *con
     gguf_write_tensor(w, t->name, t->type, t->n_dims, t->ne);
   }
   for (size_t i = 0; i < base->n_tensors; i++) {
-    const void *data = base->tensors[i].data; /* tensors outside the graph (frequency factors) stay as they are */
+    const void *data =
+        base->tensors[i].data; /* tensors outside the graph (frequency factors) stay as they are */
     for (int32_t k = 0; k < plan->main.g.n_params; k++)
       if (strcmp(plan->main.g.params[k].base, base->tensors[i].name) == 0)
         data = program_tensor(p, plan->main.g.params[k].value);
@@ -80,14 +83,15 @@ static stint_status check_finite(const stint_plan *const plan, const program *co
     const size_t n = op_span_bytes(&graph_at(g, g->params[i].value)->shape) / sizeof(float);
     for (size_t k = 0; k < n; k++)
       if (value[k] - value[k] != 0)
-        return stint_fail(error, STINT_NOT_FINITE, "%s is not written: element %zu of %s is not finite", path, k,
-                          graph_at(g, g->params[i].value)->name);
+        return stint_fail(error, STINT_NOT_FINITE, "%s is not written: element %zu of %s is not finite", path,
+                          k, graph_at(g, g->params[i].value)->name);
   }
   return STINT_OK;
 }
 
 stint_status save_trained(const stint_plan *const plan, const program *const p, const char *const path,
-                          const int64_t step, void *const scratch, const size_t scratch_bytes, stint_error *const error) {
+                          const int64_t step, void *const scratch, const size_t scratch_bytes,
+                          stint_error *const error) {
   bump b;
   bump_init_over(&b, scratch, scratch_bytes);
   STINT_TRY(check_finite(plan, p, path, error));
@@ -108,14 +112,17 @@ static stint_status verify_model(const stint_plan *const plan, const program *co
     const graph_param *const param = &plan->main.g.params[k];
     const gguf_tensor *const t = gguf_find_tensor(&saved, param->base);
     if (!t || !t->data || memcmp(t->data, program_tensor(p, param->value), t->bytes) != 0)
-      status = stint_fail(error, STINT_IO, "%s: tensor %s reads back other bytes than were written; check the disk", path, param->base);
+      status = stint_fail(error, STINT_IO,
+                          "%s: tensor %s reads back other bytes than were written; check the disk", path,
+                          param->base);
   }
   gguf_close(&saved);
   return status;
 }
 
 stint_status save_verify(const stint_plan *const plan, const program *const p, const char *const path,
-                         const int64_t step, void *const scratch, const size_t scratch_bytes, stint_error *const error) {
+                         const int64_t step, void *const scratch, const size_t scratch_bytes,
+                         stint_error *const error) {
   bump b;
   bump_init_over(&b, scratch, scratch_bytes);
   if (plan->options.full) return verify_model(plan, p, path, &b, error);

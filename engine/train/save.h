@@ -13,10 +13,10 @@ size_t save_scratch_bytes(const stint_plan *plan);
 
 /* Writes the trained tensors as they lie in memory to `path` (path.tmp, synced, renamed). Allocates nothing outside of
  * `scratch`. A value that is not finite is refused. */
-stint_status save_trained(const stint_plan *plan, const program *p, const char *path, int64_t step, void *scratch,
-                          size_t scratch_bytes, stint_error *error);
+stint_status save_trained(const stint_plan *plan, const program *p, const char *path, int64_t step,
+                          void *scratch, size_t scratch_bytes, stint_error *error);
 /* Opens what was written with every check of a reader and compares it with memory, bit for bit. */
-stint_status save_verify(const stint_plan *plan, const program *p, const char *path, int64_t step, void *scratch,
-                         size_t scratch_bytes, stint_error *error);
+stint_status save_verify(const stint_plan *plan, const program *p, const char *path, int64_t step,
+                         void *scratch, size_t scratch_bytes, stint_error *error);
 
 #endif

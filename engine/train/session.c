@@ -11,7 +11,8 @@ static stint_status bind(session *const s, stint_error *const error) {
   const arena_layout *const l = &plan->layout;
   unsigned char *base[HOME_COUNT];
   for (int h = 0; h < HOME_COUNT; h++) base[h] = s->arena.base + l->home_offset[h];
-  base[HOME_FILE] = (unsigned char *)(uintptr_t)plan->model->file.map.base; /* read only; no op writes a FILE tensor */
+  base[HOME_FILE] =
+      (unsigned char *)(uintptr_t)plan->model->file.map.base; /* read only; no op writes a FILE tensor */
   op_kernel *kernels[OP_COUNT];
   cpu_kernels(plan->options.cpu_mask, kernels);
   unsigned char *at = s->arena.base;
@@ -44,7 +45,8 @@ static stint_status fill_constants(session *const s, stint_error *const error) {
   int index = 0;
   for (int32_t t = 0; t < g->n_tensors; t++)
     if (g->tensors[t].home == HOME_CONST)
-      STINT_TRY(s->plan->model->family->fill_constant(s->plan->model, index++, program_tensor(&s->main, t), error));
+      STINT_TRY(
+          s->plan->model->family->fill_constant(s->plan->model, index++, program_tensor(&s->main, t), error));
   return STINT_OK;
 }
 
@@ -55,7 +57,8 @@ static void fill_new_factor(const stint_plan *const plan, const int32_t param, f
   const float limit = 1.0f / __builtin_sqrtf((float)shape->ne[0]);
   const int64_t n = shape->ne[0] * shape->ne[1];
   for (int64_t i = 0; i < n; i += 4) {
-    const uint32_t counter[4] = {(uint32_t)(i / 4), (uint32_t)((uint64_t)(i / 4) >> 32), (uint32_t)param, 0x6c6f7261u};
+    const uint32_t counter[4] = {(uint32_t)(i / 4), (uint32_t)((uint64_t)(i / 4) >> 32), (uint32_t)param,
+                                 0x6c6f7261u};
     uint32_t word[4];
     philox4x32((uint32_t)plan->options.seed, (uint32_t)(plan->options.seed >> 32), counter, word);
     for (int64_t k = i; k < n && k < i + 4; k++) out[k] = (2.0f * philox_unit(word[k - i]) - 1.0f) * limit;
@@ -81,10 +84,12 @@ static stint_status fill_param(session *const s, const int32_t index, stint_erro
 stint_status session_open(stint_plan *const plan, session *const out, stint_error *const error) {
   *out = (session){.plan = plan};
   if (!plan->report.fits)
-    return stint_fail(error, STINT_DOES_NOT_FIT, "%s: the plan takes %llu bytes and %llu are allowed", plan->model->file.path,
-                      (unsigned long long)plan->report.peak_bytes, (unsigned long long)plan->report.budget_bytes);
+    return stint_fail(error, STINT_DOES_NOT_FIT, "%s: the plan takes %llu bytes and %llu are allowed",
+                      plan->model->file.path, (unsigned long long)plan->report.peak_bytes,
+                      (unsigned long long)plan->report.budget_bytes);
   if (plan->model->file.header_only)
-    return stint_fail(error, STINT_BAD_INPUT, "%s holds a header and no tensor data: it can be planned, not run",
+    return stint_fail(error, STINT_BAD_INPUT,
+                      "%s holds a header and no tensor data: it can be planned, not run",
                       plan->model->file.path);
   STINT_TRY(reserve_take(plan->layout.total_bytes, true, &out->arena, error));
   stint_status status = bind(out, error);
@@ -92,7 +97,8 @@ stint_status session_open(stint_plan *const plan, session *const out, stint_erro
     find_batch(out);
     status = fill_constants(out, error);
   }
-  for (int32_t i = 0; i < plan->main.g.n_params && status == STINT_OK; i++) status = fill_param(out, i, error);
+  for (int32_t i = 0; i < plan->main.g.n_params && status == STINT_OK; i++)
+    status = fill_param(out, i, error);
   if (status != STINT_OK) session_close(out);
   return status;
 }
@@ -113,21 +119,25 @@ void *session_step_region(const session *const s, size_t *const bytes) {
 stint_status session_tokenizer(session *const s, tokenizer **const out, stint_error *const error) {
   const stint_plan *const plan = s->plan;
   size_t bytes;
-  void *const buffer = plan->purpose == STINT_SAMPLE ? s->arena.base + plan->layout.loading_offset : session_step_region(s, &bytes);
+  void *const buffer = plan->purpose == STINT_SAMPLE ? s->arena.base + plan->layout.loading_offset
+                                                     : session_step_region(s, &bytes);
   STINT_TRY(tokenizer_make(&plan->model->file, buffer, plan->tokenizer_bytes, out, error));
   if (tokenizer_n_vocab(*out) > plan->model->n_vocab)
-    return stint_fail(error, STINT_BAD_INPUT, "%s: the tokenizer has %d tokens and token_embd.weight only %lld rows",
+    return stint_fail(error, STINT_BAD_INPUT,
+                      "%s: the tokenizer has %d tokens and token_embd.weight only %lld rows",
                       plan->model->file.path, tokenizer_n_vocab(*out), (long long)plan->model->n_vocab);
   return STINT_OK;
 }
 
 stint_status session_prepare(session *const s, const char *const *const paths, const size_t n_paths,
-                             const char *const token_path, data_prepared *const out, stint_error *const error) {
+                             const char *const token_path, data_prepared *const out,
+                             stint_error *const error) {
   tokenizer *t;
   STINT_TRY(session_tokenizer(s, &t, error));
   size_t bytes;
   unsigned char *const region = session_step_region(s, &bytes);
-  return data_prepare(t, paths, n_paths, token_path, region + s->plan->tokenizer_bytes, s->plan->prepare_bytes, out, error);
+  return data_prepare(t, paths, n_paths, token_path, region + s->plan->tokenizer_bytes,
+                      s->plan->prepare_bytes, out, error);
 }
 
 /* ---- running ---- */

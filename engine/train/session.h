@@ -18,8 +18,8 @@ typedef struct session {
   program main, eval;
   step_block *step;
   data_batch batch;
-  const float *loss;   /* [rows], after a forward */
-  bump host;           /* over the run's own part */
+  const float *loss; /* [rows], after a forward */
+  bump host;         /* over the run's own part */
 } session;
 
 /* Takes the arena and fills what is constant. Parameters: the file's weights (full), the adapter's values, or
@@ -35,7 +35,9 @@ stint_status session_tokenizer(session *s, tokenizer **out, stint_error *error);
 stint_status session_prepare(session *s, const char *const *paths, size_t n_paths, const char *token_path,
                              data_prepared *out, stint_error *error);
 
-typedef struct session_sum { double loss, weight; } session_sum;
+typedef struct session_sum {
+  double loss, weight;
+} session_sum;
 /* Sum of the loss over every row of a set, in file order, by program `p` (an evaluation). */
 session_sum session_evaluate(session *s, const program *p, const data_set *set);
 /* Sum of the current loss array, ascending, in float64. */

@@ -15,11 +15,17 @@
 
 typedef struct gemm_problem {
   int64_t m, n, k;
-  const float *a; int64_t lda; bool a_by_k;         /* A(m,k) = a[m*lda + k]; a_by_k: a[k*lda + m] */
-  const void *b; dtype b_type; size_t b_row_bytes;  /* rows of B as stored, b_row_bytes apart */
-  bool b_by_n;   /* stored rows run over n (a row holds all k: GGUF weight in y = Wx); else rows run over k */
-  const float *c0; int64_t ldc0;                    /* NULL: start from 0; may equal c */
-  float *c; int64_t ldc;
+  const float *a;
+  int64_t lda;
+  bool a_by_k; /* A(m,k) = a[m*lda + k]; a_by_k: a[k*lda + m] */
+  const void *b;
+  dtype b_type;
+  size_t b_row_bytes; /* rows of B as stored, b_row_bytes apart */
+  bool b_by_n; /* stored rows run over n (a row holds all k: GGUF weight in y = Wx); else rows run over k */
+  const float *c0;
+  int64_t ldc0; /* NULL: start from 0; may equal c */
+  float *c;
+  int64_t ldc;
 } gemm_problem;
 
 #ifndef GEMM_KC

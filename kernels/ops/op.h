@@ -65,31 +65,46 @@ typedef struct op_tensor {
 op_tensor op_tensor_make(dtype type, int64_t ne0, int64_t ne1); /* contiguous, ne[2] = ne[3] = 1 */
 op_tensor op_tensor_none(void);
 static inline bool op_present(const op_tensor *t) { return t->type != DTYPE_NONE; }
-int64_t op_rows(const op_tensor *t);           /* ne[1]*ne[2]*ne[3] */
-bool op_rows_strided(const op_tensor *t);      /* each row contiguous; rows at one common stride nb[1] */
+int64_t op_rows(const op_tensor *t);      /* ne[1]*ne[2]*ne[3] */
+bool op_rows_strided(const op_tensor *t); /* each row contiguous; rows at one common stride nb[1] */
 bool op_contiguous(const op_tensor *t);
-size_t op_span_bytes(const op_tensor *t);      /* from the first byte to past the last, through the strides */
-static inline int64_t op_ld(const op_tensor *t) { return (int64_t)(t->nb[1] / t->nb[0]); } /* plain types: elements between rows */
+size_t op_span_bytes(const op_tensor *t); /* from the first byte to past the last, through the strides */
+static inline int64_t op_ld(const op_tensor *t) {
+  return (int64_t)(t->nb[1] / t->nb[0]);
+} /* plain types: elements between rows */
 
 /* What an op needs beside tensors. `chunk` members choose memory and never bits. */
 typedef union op_params {
-  struct { float s; } scale;
-  struct { float p; uint32_t tensor; } dropout;  /* p in [0,1); the number that keys the draws of this place */
-  struct { float eps; } norm;
   struct {
-    int32_t head_size, n_rot;  /* n_rot <= head_size, even; the rest passes through */
-    int32_t neox;              /* 0: pairs (2i, 2i+1); 1: pairs (i, i + n_rot/2) */
-    int32_t inverse;           /* 1: rotate back (the gradient) */
-    float magnitude;           /* factor on cos and sin (YaRN); 1 otherwise */
+    float s;
+  } scale;
+  struct {
+    float p;
+    uint32_t tensor;
+  } dropout; /* p in [0,1); the number that keys the draws of this place */
+  struct {
+    float eps;
+  } norm;
+  struct {
+    int32_t head_size, n_rot; /* n_rot <= head_size, even; the rest passes through */
+    int32_t neox;             /* 0: pairs (2i, 2i+1); 1: pairs (i, i + n_rot/2) */
+    int32_t inverse;          /* 1: rotate back (the gradient) */
+    float magnitude;          /* factor on cos and sin (YaRN); 1 otherwise */
   } rope;
   struct {
-    float scale;               /* on q.k, usually 1/sqrt(head_size) */
+    float scale; /* on q.k, usually 1/sqrt(head_size) */
     int32_t head_size, n_heads, n_kv_heads;
-    int32_t chunk;             /* query rows whose probabilities exist at once, per worker */
+    int32_t chunk; /* query rows whose probabilities exist at once, per worker */
   } attention;
-  struct { int32_t chunk; } loss; /* rows whose logits exist at once */
-  struct { float beta1, beta2, eps, weight_decay; } adamw;
-  struct { float momentum, weight_decay; } sgd;
+  struct {
+    int32_t chunk;
+  } loss; /* rows whose logits exist at once */
+  struct {
+    float beta1, beta2, eps, weight_decay;
+  } adamw;
+  struct {
+    float momentum, weight_decay;
+  } sgd;
 } op_params;
 
 typedef struct op_case {
@@ -110,8 +125,8 @@ typedef struct op_row {
   const char *(*check)(const op_case *c);
   /* Scratch for all workers together; slabs are MIN(units, workers). 64-byte multiples. NULL: none. */
   size_t (*workspace)(const op_case *c, int workers);
-  int (*phases)(const op_case *c);     /* NULL: 1 */
-  double (*flops)(const op_case *c);   /* arithmetic operations, a fused multiply-add as two. NULL: 0 */
+  int (*phases)(const op_case *c);   /* NULL: 1 */
+  double (*flops)(const op_case *c); /* arithmetic operations, a fused multiply-add as two. NULL: 0 */
   /* Fills the operand struct. Addresses of absent operands are NULL. `work` is 64-byte aligned. */
   void (*bind)(void *args, const op_case *c, void *const src[], void *const dst[], void *work, int workers);
 } op_row;

@@ -58,6 +58,10 @@ size_t op_workspace(const op_id id, const op_case *const c, const int workers) {
   return op_table[id]->workspace ? op_table[id]->workspace(c, workers) : 0;
 }
 
-int op_phases(const op_id id, const op_case *const c) { return op_table[id]->phases ? op_table[id]->phases(c) : 1; }
+int op_phases(const op_id id, const op_case *const c) {
+  return op_table[id]->phases ? op_table[id]->phases(c) : 1;
+}
 
-double op_flops(const op_id id, const op_case *const c) { return op_table[id]->flops ? op_table[id]->flops(c) : 0; }
+double op_flops(const op_id id, const op_case *const c) {
+  return op_table[id]->flops ? op_table[id]->flops(c) : 0;
+}

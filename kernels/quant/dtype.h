@@ -24,10 +24,10 @@ typedef enum dtype {
 } dtype;
 
 typedef struct dtype_row {
-  const char *name;        /* "Q4_0"; NULL for an id that GGUF does not know */
-  int64_t block_elements;  /* 1 for plain types */
+  const char *name;       /* "Q4_0"; NULL for an id that GGUF does not know */
+  int64_t block_elements; /* 1 for plain types */
   size_t block_bytes;
-  bool weight;             /* a matmul reads it */
+  bool weight; /* a matmul reads it */
 } dtype_row;
 
 /* The row of a GGUF type id (names and geometry are known for every GGUF type, also for those that no kernel

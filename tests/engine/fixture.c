@@ -10,7 +10,8 @@
 #include "engine/data/digest.h"
 
 static void write_text(const char *const path, unsigned state, const int words) {
-  static const char *const parts[] = {"the", "sea", "was", "calm", "and", "a", "small", "ship", "sailed", "home", "by", "night", "\n"};
+  static const char *const parts[] = {"the",  "sea",    "was",  "calm", "and",   "a", "small",
+                                      "ship", "sailed", "home", "by",   "night", "\n"};
   FILE *const file = fopen(path, "w");
   cr_assert(file);
   for (int i = 0; i < words; i++) {
@@ -36,7 +37,8 @@ void fixture_make(fixture *const f) {
   write_text(f->valid, 2, 300);
 }
 
-static int remove_one(const char *const path, const struct stat *const st, const int flag, struct FTW *const ftw) {
+static int remove_one(const char *const path, const struct stat *const st, const int flag,
+                      struct FTW *const ftw) {
   (void)st, (void)flag, (void)ftw;
   return remove(path);
 }
@@ -64,7 +66,11 @@ stint_step_info fixture_train(fixture *const f, const stint_options *const o) {
   remove_tree(f->run);
   cr_assert_eq(stint_model_open(f->model, &model, &error), STINT_OK, "%s", error.text);
   cr_assert_eq(stint_plan_make(model, o, STINT_TRAIN, &plan, &error), STINT_OK, "%s", error.text);
-  const stint_files files = {.data = (const char *[]){f->text}, .n_data = 1, .valid = (const char *[]){f->valid}, .n_valid = 1, .directory = f->run};
+  const stint_files files = {.data = (const char *[]){f->text},
+                             .n_data = 1,
+                             .valid = (const char *[]){f->valid},
+                             .n_valid = 1,
+                             .directory = f->run};
   cr_assert_eq(stint_run_open(plan, &files, &run, &error), STINT_OK, "%s", error.text);
   cr_assert_eq(stint_run_train(run, keep_last, &last, &error), STINT_OK, "%s", error.text);
   stint_run_close(run);

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *golden_path(const char *const name, const char *const suffix, char *const out, const size_t room) {
+const char *golden_path(const char *const name, const char *const suffix, char *const out,
+                        const size_t room) {
   snprintf(out, room, "%s/tests/engine/data/%s%s", getenv("STINT_SOURCE"), name, suffix);
   return out;
 }
@@ -23,12 +24,15 @@ bool golden_open(const char *const name, golden_set *const out) {
   rewind(bin);
   out->bytes = malloc(bytes);
   const bool read = out->bytes && fread(out->bytes, 1, bytes, bin) == bytes;
-  while (read && fgets(line, sizeof line, index) && out->n < (int)(sizeof out->arrays / sizeof out->arrays[0])) {
+  while (read && fgets(line, sizeof line, index) &&
+         out->n < (int)(sizeof out->arrays / sizeof out->arrays[0])) {
     golden_array *const a = &out->arrays[out->n];
     char type[8];
     int dims;
     long long ne0, ne1, offset;
-    if (line[0] == '#' || sscanf(line, "%95s %7s %d %lld %lld %lld", a->name, type, &dims, &ne0, &ne1, &offset) != 6) continue;
+    if (line[0] == '#' ||
+        sscanf(line, "%95s %7s %d %lld %lld %lld", a->name, type, &dims, &ne0, &ne1, &offset) != 6)
+      continue;
     a->is_f64 = strcmp(type, "f64") == 0;
     a->ne[0] = ne0, a->ne[1] = ne1;
     a->data = (const char *)out->bytes + offset;

@@ -23,7 +23,8 @@ typedef struct golden_set {
 const char *golden_path(const char *name, const char *suffix, char *out, size_t room);
 bool golden_open(const char *name, golden_set *out);
 void golden_close(golden_set *set);
-const golden_array *golden_find(const golden_set *set, const char *format, ...) __attribute__((format(printf, 2, 3)));
+const golden_array *golden_find(const golden_set *set, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 double golden_f64(const golden_array *a, int64_t i);
 
 /* ||x - a|| / ||a||, x float32 of the same length. NaN when either holds one. */

@@ -45,7 +45,8 @@ Test(failures, the_first_value_that_is_not_finite_is_named) {
   stint_options o;
   stint_error error = {0};
   fixture_options(&o);
-  o.full = true, o.optimizer = STINT_SGD, o.lr = 999, o.clip = 0, o.warmup = 0, o.steps = 50, o.schedule = STINT_LR_CONSTANT;
+  o.full = true, o.optimizer = STINT_SGD, o.lr = 999, o.clip = 0, o.warmup = 0, o.steps = 50,
+  o.schedule = STINT_LR_CONSTANT;
   o.weight_decay = 999;
   cr_assert_eq(train(&o, f.text, &error), STINT_NOT_FINITE, "%s", error.text);
   cr_assert_geq(steps_seen, 1);
@@ -65,7 +66,8 @@ Test(failures, the_first_value_that_is_not_finite_is_named) {
   cr_assert_eq(gguf_open(path, &memory, &saved, &error), STINT_OK, "%s", error.text);
   for (size_t t = 0; t < saved.n_tensors; t++) {
     const float *const x = saved.tensors[t].data;
-    for (size_t i = 0; i < saved.tensors[t].bytes / sizeof(float); i++) cr_assert(x[i] - x[i] == 0, "%s holds a value that is not finite", saved.tensors[t].name);
+    for (size_t i = 0; i < saved.tensors[t].bytes / sizeof(float); i++)
+      cr_assert(x[i] - x[i] == 0, "%s holds a value that is not finite", saved.tensors[t].name);
   }
   gguf_close(&saved);
   bump_free(&memory);
@@ -105,15 +107,26 @@ Test(failures, targets_that_match_nothing) {
   static const char *const wrong[] = {"attn_w", "attn_q,ffn_gat", "attn_norm", "token_embd", "blk.9.*", ""};
   for (int i = 0; i < 6; i++) {
     o.targets = wrong[i];
-    cr_expect_eq(stint_plan_make(model, &o, STINT_TRAIN, &plan, &error), STINT_BAD_INPUT, "'%s' was taken", wrong[i]);
+    cr_expect_eq(stint_plan_make(model, &o, STINT_TRAIN, &plan, &error), STINT_BAD_INPUT, "'%s' was taken",
+                 wrong[i]);
     cr_expect_null(plan);
     expect_text(&error, "--targets");
   }
-  static const struct { const char *targets; int n; } right[] = {
-      {"all-linear", 28}, {"attn_q", 4}, {"attn_q.weight, attn_v", 8}, {"blk.1.*", 7}, {"blk.2.ffn_up.weight", 1}, {"ffn_*", 12}, {"output", 1}, {"all-linear,output", 29}};
+  static const struct {
+    const char *targets;
+    int n;
+  } right[] = {{"all-linear", 28},
+               {"attn_q", 4},
+               {"attn_q.weight, attn_v", 8},
+               {"blk.1.*", 7},
+               {"blk.2.ffn_up.weight", 1},
+               {"ffn_*", 12},
+               {"output", 1},
+               {"all-linear,output", 29}};
   for (int i = 0; i < 8; i++) {
     o.targets = right[i].targets;
-    cr_assert_eq(stint_plan_make(model, &o, STINT_TRAIN, &plan, &error), STINT_OK, "'%s': %s", right[i].targets, error.text);
+    cr_assert_eq(stint_plan_make(model, &o, STINT_TRAIN, &plan, &error), STINT_OK, "'%s': %s",
+                 right[i].targets, error.text);
     stint_plan_report r;
     stint_plan_describe(plan, &r);
     cr_expect_eq(r.n_targets, right[i].n, "'%s' matched %d", right[i].targets, (int)r.n_targets);

@@ -13,12 +13,15 @@ static void make(void) { fixture_make(&f); }
 static void unmake(void) { fixture_remove(&f); }
 TestSuite(numbers, .init = make, .fini = unmake);
 
-typedef struct digests { uint64_t saved, log; } digests;
+typedef struct digests {
+  uint64_t saved, log;
+} digests;
 
 static digests train(const stint_options *const o) {
   const stint_step_info last = fixture_train(&f, o);
   cr_assert_eq(last.planned_bytes, last.used_bytes);
-  return (digests){fixture_digest(&f, o->full ? "model.gguf" : "adapter.gguf"), fixture_digest(&f, "log.jsonl")};
+  return (digests){fixture_digest(&f, o->full ? "model.gguf" : "adapter.gguf"),
+                   fixture_digest(&f, "log.jsonl")};
 }
 
 static void expect_same(const digests want, const stint_options *const o, const char *const what) {
@@ -37,7 +40,8 @@ static void check_all(const stint_options *const base) {
   static const int threads[] = {1, 3, 8};
   for (int i = 0; i < 3; i++) o = *base, o.threads = threads[i], expect_same(want, &o, "threads");
   static const int64_t chunks[][2] = {{1, 1}, {7, 5}, {64, 16}, {128, 33}};
-  for (int i = 0; i < 4; i++) o = *base, o.loss_chunk = chunks[i][0], o.attention_chunk = chunks[i][1], expect_same(want, &o, "chunks");
+  for (int i = 0; i < 4; i++)
+    o = *base, o.loss_chunk = chunks[i][0], o.attention_chunk = chunks[i][1], expect_same(want, &o, "chunks");
   o = *base, o.batch = 1, o.accum = 2, expect_same(want, &o, "two microbatches of one");
   o = *base, o.cpu_mask = CPU_REFERENCE, o.steps = base->steps, expect_same(want, &o, "the plain path");
   if (cpu_paths() & CPU_AVX512) o = *base, o.cpu_mask = CPU_AVX2, expect_same(want, &o, "the AVX2 path");
@@ -128,7 +132,9 @@ Test(numbers, what_should_matter_does) {
 /* An accumulator that is never zeroed gives step n the sum of all gradients so far. With a learning rate that moves nothing
  * and one step an epoch, every step sees the same rows (in another order: the sums differ by rounding, measured 1e-6;
  * a gradient that is kept doubles the norm). */
-typedef struct norms { double of[4]; } norms;
+typedef struct norms {
+  double of[4];
+} norms;
 
 static bool keep_norm(void *const context, const stint_step_info *const info) {
   ((norms *)context)->of[info->step - 1] = info->grad_norm;
@@ -153,7 +159,8 @@ Test(numbers, every_step_has_a_gradient_of_its_own) {
   cr_assert_leq(info.train_rows, 40, "more than one step an epoch: %d rows", (int)info.train_rows);
   cr_assert_eq(stint_run_train(run, keep_norm, &n, &error), STINT_OK, "%s", error.text);
   for (int i = 1; i < 4; i++)
-    cr_expect(fabs(n.of[i] - n.of[0]) < 1e-4 * n.of[0], "step %d: norm %.9g, and %.9g in step 1", i + 1, n.of[i], n.of[0]);
+    cr_expect(fabs(n.of[i] - n.of[0]) < 1e-4 * n.of[0], "step %d: norm %.9g, and %.9g in step 1", i + 1,
+              n.of[i], n.of[0]);
   stint_run_close(run);
   stint_plan_close(plan);
   stint_model_close(model);

@@ -40,7 +40,11 @@ static void check(const stint_options *const o, const char *const what) {
   cr_assert_eq(stint_model_open(f.model, &model, &error), STINT_OK, "%s", error.text);
   cr_assert_eq(stint_plan_make(model, o, STINT_TRAIN, &plan, &error), STINT_OK, "%s", error.text);
   stint_plan_describe(plan, &report);
-  const stint_files files = {.data = (const char *[]){f.text}, .n_data = 1, .valid = (const char *[]){f.valid}, .n_valid = 1, .directory = f.run};
+  const stint_files files = {.data = (const char *[]){f.text},
+                             .n_data = 1,
+                             .valid = (const char *[]){f.valid},
+                             .n_valid = 1,
+                             .directory = f.run};
   cr_assert_eq(stint_run_open(plan, &files, &run, &error), STINT_OK, "%s", error.text);
   alloc_trap_reset();
   cr_assert_eq(stint_run_train(run, arm, &w, &error), STINT_OK, "%s", error.text);
@@ -51,8 +55,9 @@ static void check(const stint_options *const o, const char *const what) {
   stint_run_describe(run, &info);
   cr_expect_eq(info.used_bytes, report.arena_bytes, "%s", what);
   const uint64_t planned = report.arena_bytes + report.planning_bytes;
-  cr_expect_leq(w.at_step.anonymous_bytes, planned + CONSTANT_BYTES, "%s: holds %zu anonymous bytes, planned %llu", what,
-                w.at_step.anonymous_bytes, (unsigned long long)planned);
+  cr_expect_leq(w.at_step.anonymous_bytes, planned + CONSTANT_BYTES,
+                "%s: holds %zu anonymous bytes, planned %llu", what, w.at_step.anonymous_bytes,
+                (unsigned long long)planned);
   cr_expect_geq(w.at_step.anonymous_bytes, report.arena_bytes, "%s: holds less than its arena", what);
   cr_expect_leq(w.at_end.anonymous_bytes, w.at_step.anonymous_bytes + 65536, "%s: grew from %zu to %zu", what,
                 w.at_step.anonymous_bytes, w.at_end.anonymous_bytes);
@@ -100,7 +105,8 @@ Test(promises, one_byte_less_is_refused) {
   cr_assert(!smallest.fits);
   stint_run *run;
   const stint_files files = {.data = (const char *[]){f.text}, .n_data = 1, .directory = f.run};
-  cr_assert_eq(stint_run_open(plan, &files, &run, &error), STINT_DOES_NOT_FIT, "a plan that does not fit ran");
+  cr_assert_eq(stint_run_open(plan, &files, &run, &error), STINT_DOES_NOT_FIT,
+               "a plan that does not fit ran");
   cr_assert_null(run);
   stint_plan_close(plan);
   o.budget_bytes = smallest.peak_bytes;

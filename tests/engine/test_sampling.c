@@ -10,7 +10,8 @@
 
 enum { CTX = 24, ROWS = 48 };
 
-static stint_plan *plan_for(stint_model *const model, const stint_purpose purpose, const char *const adapter, const int batch) {
+static stint_plan *plan_for(stint_model *const model, const stint_purpose purpose, const char *const adapter,
+                            const int batch) {
   stint_error error = {0};
   stint_plan *plan;
   stint_options o;
@@ -29,16 +30,21 @@ static void compare(const char *const name, const bool adapted) {
   stint_model *model;
   session whole, one;
   cr_assert(golden_open(name, &golden));
-  cr_assert_eq(stint_model_open(golden_path(name, ".gguf", path, sizeof path), &model, &error), STINT_OK, "%s", error.text);
-  const char *const adapter = adapted ? golden_path(name, ".adapter.gguf", adapter_path, sizeof adapter_path) : NULL;
-  stint_plan *const whole_plan = plan_for(model, STINT_EVALUATE, adapter, 1), *const one_plan = plan_for(model, STINT_SAMPLE, adapter, 1);
+  cr_assert_eq(stint_model_open(golden_path(name, ".gguf", path, sizeof path), &model, &error), STINT_OK,
+               "%s", error.text);
+  const char *const adapter =
+      adapted ? golden_path(name, ".adapter.gguf", adapter_path, sizeof adapter_path) : NULL;
+  stint_plan *const whole_plan = plan_for(model, STINT_EVALUATE, adapter, 1), *const one_plan = plan_for(
+                                                                                  model, STINT_SAMPLE,
+                                                                                  adapter, 1);
   cr_assert_eq(session_open(whole_plan, &whole, &error), STINT_OK, "%s", error.text);
   cr_assert_eq(session_open(one_plan, &one, &error), STINT_OK, "%s", error.text);
   const int32_t *const token = golden_find(&golden, "batch/token")->data;
   const int32_t n_vocab = (int32_t)model->n_vocab;
   const float *const logits = program_tensor(&one.main, one_plan->main.b.in.logits);
   for (int i = 0; i < CTX; i++) {
-    whole.batch.token[i] = token[i], whole.batch.target[i] = token[(i * 7 + 3) % CTX], whole.batch.weight[i] = 1;
+    whole.batch.token[i] = token[i], whole.batch.target[i] = token[(i * 7 + 3) % CTX],
+    whole.batch.weight[i] = 1;
     whole.batch.position[i] = i, whole.batch.span[i] = 0, whole.batch.span[CTX + i] = i;
   }
   whole.step->loss_scale = 1;
@@ -51,7 +57,8 @@ static void compare(const char *const name, const bool adapted) {
     for (int v = 0; v < n_vocab; v++) sum += exp((double)logits[v] - best);
     const double loss = best + log(sum) - (double)logits[whole.batch.target[i]];
     /* a last-bit difference in one logit moves the loss by its ulp, 2.4e-7 of a value near 4; float32 rounding of the loss itself is as large */
-    cr_expect(fabs(loss - (double)whole.loss[i]) < 4e-6, "%s row %d: %.9g one by one, %.9g whole", name, i, loss, (double)whole.loss[i]);
+    cr_expect(fabs(loss - (double)whole.loss[i]) < 4e-6, "%s row %d: %.9g one by one, %.9g whole", name, i,
+              loss, (double)whole.loss[i]);
   }
   session_close(&whole);
   session_close(&one);
@@ -94,6 +101,8 @@ Test(sampling, draws_follow_the_probabilities) {
       p[0] = 0, p[1] /= total, p[2] /= total, p[3] /= total;
     }
     for (int d = 0; d < DRAWS; d++) counts[choose_token(logits, 4, &cases[c], (uint64_t)d, scratch)]++;
-    for (int i = 0; i < 4; i++) cr_expect(fabs((double)counts[i] / DRAWS - p[i]) < 0.018, "case %d token %d: %d draws, probability %.3f", c, i, counts[i], p[i]);
+    for (int i = 0; i < 4; i++)
+      cr_expect(fabs((double)counts[i] / DRAWS - p[i]) < 0.018,
+                "case %d token %d: %d draws, probability %.3f", c, i, counts[i], p[i]);
   }
 }

@@ -12,8 +12,8 @@
 #include "engine/train/session.h"
 #include "tests/engine/golden.h"
 
-#define ROW_BOUND 3e-6
-#define GRADIENT_BOUND 1e-5
+#define ROW_BOUND       3e-6
+#define GRADIENT_BOUND  1e-5
 #define PARAMETER_BOUND 1e-5
 
 static const char *const models[] = {"untied", "tied", "mixed", "linear", "yarn", "freqs"};
@@ -29,11 +29,13 @@ typedef struct bench {
   char adapter[1024];
 } bench;
 
-static void open_bench(bench *const b, const char *const name, const trained what, const stint_options *const base) {
+static void open_bench(bench *const b, const char *const name, const trained what,
+                       const stint_options *const base) {
   char path[1024];
   stint_error error = {0};
   cr_assert(golden_open(name, &b->golden), "%s: no goldens", name);
-  cr_assert_eq(stint_model_open(golden_path(name, ".gguf", path, sizeof path), &b->model, &error), STINT_OK, "%s", error.text);
+  cr_assert_eq(stint_model_open(golden_path(name, ".gguf", path, sizeof path), &b->model, &error), STINT_OK,
+               "%s", error.text);
   stint_options o = *base;
   o.ctx = 24, o.batch = 2, o.threads = 2;
   o.full = what == TRAIN_ALL;
@@ -72,16 +74,21 @@ static void run_backward(bench *const b) {
   program_run(&b->s.main, b->s.workers, 0, plan->first_update, NULL, NULL);
 }
 
-static void check_loss(const bench *const b, const char *const name, const char *const region, const double weights) {
-  const golden_array *const nll = golden_find(&b->golden, "%s/nll", region), *const loss = golden_find(&b->golden, "%s/loss", region);
+static void check_loss(const bench *const b, const char *const name, const char *const region,
+                       const double weights) {
+  const golden_array *const nll = golden_find(&b->golden, "%s/nll", region), *const loss = golden_find(
+                                                                                 &b->golden, "%s/loss",
+                                                                                 region);
   const golden_array *const weight = golden_find(&b->golden, "batch/weight");
   cr_assert(nll && loss);
   for (int i = 0; i < ROWS; i++) {
     const double want = golden_f64(nll, i) * golden_f64(weight, i), got = (double)b->s.loss[i];
-    cr_expect(fabs(got - want) <= ROW_BOUND * (fabs(want) + 1), "%s %s row %d: %.9g, golden %.9g", name, region, i, got, want);
+    cr_expect(fabs(got - want) <= ROW_BOUND * (fabs(want) + 1), "%s %s row %d: %.9g, golden %.9g", name,
+              region, i, got, want);
   }
   const double mean = session_loss_sum(&b->s) / weights;
-  cr_expect(fabs(mean - golden_f64(loss, 0)) < 2e-6, "%s %s: loss %.9g, golden %.9g", name, region, mean, golden_f64(loss, 0));
+  cr_expect(fabs(mean - golden_f64(loss, 0)) < 2e-6, "%s %s: loss %.9g, golden %.9g", name, region, mean,
+            golden_f64(loss, 0));
 }
 
 static int check_gradients(const bench *const b, const char *const name, const char *const region) {
@@ -132,7 +139,8 @@ Test(whole_model, adapter_gradients_when_recomputed) {
       stint_error error = {0};
       stint_model *model;
       char path[1024], adapter[1024];
-      cr_assert_eq(stint_model_open(golden_path(models[m], ".gguf", path, sizeof path), &model, &error), STINT_OK);
+      cr_assert_eq(stint_model_open(golden_path(models[m], ".gguf", path, sizeof path), &model, &error),
+                   STINT_OK);
       stint_options smaller = o;
       smaller.ctx = 24, smaller.batch = 2, smaller.threads = 3;
       smaller.adapter = golden_path(models[m], ".adapter.gguf", adapter, sizeof adapter);
@@ -145,7 +153,8 @@ Test(whole_model, adapter_gradients_when_recomputed) {
       open_bench(&b, models[m], TRAIN_ADAPTER, &o);
       fill_batch(&b);
       run_backward(&b);
-      cr_expect_eq(memcmp(kept, b.s.main.base[HOME_GRAD], bytes), 0, "%s: other gradients under %s", models[m], b.plan->report.choice);
+      cr_expect_eq(memcmp(kept, b.s.main.base[HOME_GRAD], bytes), 0, "%s: other gradients under %s",
+                   models[m], b.plan->report.choice);
       close_bench(&b);
     }
     free(kept);
@@ -174,7 +183,8 @@ Test(whole_model, full_gradients) {
 }
 
 /* Takes the goldens' steps on one batch; returns how many tensors were compared. */
-static int check_adamw(const char *const name, const trained what, const char *const region, const char *const rule) {
+static int check_adamw(const char *const name, const trained what, const char *const region,
+                       const char *const rule) {
   golden_set golden;
   cr_assert(golden_open(name, &golden));
   const golden_array *const hyper = golden_find(&golden, "%s/%s/hyper", region, rule);
@@ -195,9 +205,10 @@ static int check_adamw(const char *const name, const trained what, const char *c
     program_run(&b.s.main, b.s.workers, 0, b.s.main.n_steps, NULL, NULL);
     const double norm = golden_f64(golden_find(&golden, "%s/%s/norm", region, rule), step);
     const double loss = golden_f64(golden_find(&golden, "%s/%s/loss", region, rule), step);
-    cr_expect(fabs((double)block->grad_norm - norm) <= 1e-5 * norm, "%s %s step %d: norm %.9g, golden %.9g", name, rule, step,
-              (double)block->grad_norm, norm);
-    cr_expect(fabs(session_loss_sum(&b.s) / weights - loss) <= 3e-6 * loss, "%s %s step %d: loss", name, rule, step);
+    cr_expect(fabs((double)block->grad_norm - norm) <= 1e-5 * norm, "%s %s step %d: norm %.9g, golden %.9g",
+              name, rule, step, (double)block->grad_norm, norm);
+    cr_expect(fabs(session_loss_sum(&b.s) / weights - loss) <= 3e-6 * loss, "%s %s step %d: loss", name, rule,
+              step);
   }
   int compared = 0;
   const graph *const g = &b.plan->main.g;
@@ -206,7 +217,8 @@ static int check_adamw(const char *const name, const trained what, const char *c
     const golden_array *const want = golden_find(&golden, "%s/%s/%s", region, rule, tensor);
     cr_assert(want, "%s: no golden of %s", name, tensor);
     const double distance = golden_distance(want, program_tensor(&b.s.main, g->params[i].value));
-    cr_expect(distance <= PARAMETER_BOUND, "%s %s %s: off by %.3g after %d steps", name, rule, tensor, distance, steps);
+    cr_expect(distance <= PARAMETER_BOUND, "%s %s %s: off by %.3g after %d steps", name, rule, tensor,
+              distance, steps);
     compared++;
   }
   close_bench(&b);
@@ -219,7 +231,8 @@ Test(whole_model, adamw_steps) {
   for (int m = 0; m < N_MODELS; m++) {
     compared += check_adamw(models[m], TRAIN_ADAPTER, "lora", "adamw");
     compared += check_adamw(models[m], TRAIN_ADAPTER, "lora", "adamw_decay");
-    compared += check_adamw(models[m], TRAIN_ALL, "full", "adamw"); /* with decay norms differ by design: they get none */
+    compared += check_adamw(models[m], TRAIN_ALL, "full",
+                            "adamw"); /* with decay norms differ by design: they get none */
   }
   cr_assert_gt(compared, 0);
 }

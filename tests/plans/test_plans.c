@@ -12,11 +12,13 @@
 static const char *const models[] = {"untied", "tied", "mixed"};
 enum { N_MODELS = 3 };
 
-static stint_plan *make_plan(stint_model **const model, const char *const name, const stint_options *const o, const stint_purpose purpose) {
+static stint_plan *make_plan(stint_model **const model, const char *const name, const stint_options *const o,
+                             const stint_purpose purpose) {
   char path[1024];
   stint_error error = {0};
   stint_plan *plan;
-  cr_assert_eq(stint_model_open(golden_path(name, ".gguf", path, sizeof path), model, &error), STINT_OK, "%s", error.text);
+  cr_assert_eq(stint_model_open(golden_path(name, ".gguf", path, sizeof path), model, &error), STINT_OK, "%s",
+               error.text);
   const stint_status status = stint_plan_make(*model, o, purpose, &plan, &error);
   cr_assert(status == STINT_OK || status == STINT_DOES_NOT_FIT, "%s", error.text);
   return plan;
@@ -24,7 +26,8 @@ static stint_plan *make_plan(stint_model **const model, const char *const name, 
 
 static void small_options(stint_options *const o) {
   stint_options_default(o);
-  o->ctx = 96, o->batch = 64, o->threads = 3; /* large enough for activations to be more than what loading takes */
+  o->ctx = 96, o->batch = 64,
+  o->threads = 3; /* large enough for activations to be more than what loading takes */
 }
 
 /* First and last node that touches each tensor, by the plainest reading of the graph. */
@@ -52,18 +55,22 @@ static bool handed_over(const graph *const g, const int32_t node, const graph_id
 static int check_overlaps(const char *const name, const schedule *const s) {
   const graph *const g = s->g;
   int pairs = 0;
-  int32_t *const first = malloc(sizeof(int32_t) * (size_t)g->n_tensors), *const last = malloc(sizeof(int32_t) * (size_t)g->n_tensors);
+  int32_t *const first = malloc(sizeof(int32_t) * (size_t)g->n_tensors), *const last =
+                                                                             malloc(sizeof(int32_t) *
+                                                                                    (size_t)g->n_tensors);
   for (graph_id t = 0; t < g->n_tensors; t++) touch(g, t, &first[t], &last[t]);
   for (graph_id a = 0; a < g->n_tensors; a++) {
     if (g->tensors[a].home != HOME_STEP || first[a] < 0) continue;
     const size_t a_end = g->tensors[a].offset + op_span_bytes(&g->tensors[a].shape);
-    cr_expect_leq(a_end, s->packing.height_bytes, "%s: %s ends past the step region", name, g->tensors[a].name);
+    cr_expect_leq(a_end, s->packing.height_bytes, "%s: %s ends past the step region", name,
+                  g->tensors[a].name);
     for (graph_id b = 0; b < g->n_tensors; b++) {
       if (b == a || g->tensors[b].home != HOME_STEP || first[b] < first[a] || first[b] > last[a]) continue;
       const size_t b_end = g->tensors[b].offset + op_span_bytes(&g->tensors[b].shape);
       pairs++;
       if (b_end <= g->tensors[a].offset || a_end <= g->tensors[b].offset) continue;
-      cr_expect(first[b] == last[a] && handed_over(g, first[b], a, b), "%s: %s is written over by %s", name, g->tensors[a].name, g->tensors[b].name);
+      cr_expect(first[b] == last[a] && handed_over(g, first[b], a, b), "%s: %s is written over by %s", name,
+                g->tensors[a].name, g->tensors[b].name);
     }
   }
   free(first);
@@ -78,8 +85,8 @@ static void check_order(const char *const name, const graph *const g) {
     const graph_node *const n = &g->nodes[i];
     recomputed += n->recomputed;
     for (int k = 0; k < OP_MAX_SRC; k++)
-      cr_expect(n->src[k] == GRAPH_NONE || g->tensors[n->src[k]].home != HOME_STEP || made[n->src[k]], "%s: node %d (%s) reads %s before it is made",
-                name, i, n->name, g->tensors[n->src[k]].name);
+      cr_expect(n->src[k] == GRAPH_NONE || g->tensors[n->src[k]].home != HOME_STEP || made[n->src[k]],
+                "%s: node %d (%s) reads %s before it is made", name, i, n->name, g->tensors[n->src[k]].name);
     for (int k = 0; k < OP_MAX_DST; k++)
       if (n->dst[k] != GRAPH_NONE) made[n->dst[k]] = true;
   }
@@ -133,7 +140,8 @@ static void check_program(const char *const name, const stint_plan *const plan) 
   plans_seen++;
   policies_seen |= 1 << plan->choice.remat;
   if (plan->purpose == STINT_TRAIN)
-    cr_expect_eq(count_recomputed(&plan->main.g) > 0, plan->choice.remat != REMAT_NOTHING, "%s: %s", name, plan->report.choice);
+    cr_expect_eq(count_recomputed(&plan->main.g) > 0, plan->choice.remat != REMAT_NOTHING, "%s: %s", name,
+                 plan->report.choice);
 }
 
 Test(plans, no_tensor_is_written_over_and_none_is_read_early) {
@@ -146,15 +154,18 @@ static void check_packing(const char *const name, const stint_plan *const plan) 
   const schedule *const s = &plan->main.s;
   pack_buffer *const b = malloc(sizeof *b * (size_t)s->n_buffers);
   for (int32_t i = 0; i < s->n_buffers; i++)
-    b[i] = (pack_buffer){s->buffers[i].born, s->buffers[i].dies + 1, s->buffers[i].bytes, s->buffers[i].offset};
-  cr_expect_eq(arena_pack_check(b, (size_t)s->n_buffers, s->packing.height_bytes), -1, "%s: buffers overlap", name);
+    b[i] =
+        (pack_buffer){s->buffers[i].born, s->buffers[i].dies + 1, s->buffers[i].bytes, s->buffers[i].offset};
+  cr_expect_eq(arena_pack_check(b, (size_t)s->n_buffers, s->packing.height_bytes), -1, "%s: buffers overlap",
+               name);
   size_t most = 0;
   for (int32_t i = 0; i < plan->main.g.n_nodes; i++) {
     const size_t live = schedule_live_bytes(s, i, NULL);
     if (live > most) most = live;
   }
   cr_expect_eq(most, s->packing.lower_bound_bytes, "%s: the lower bound", name);
-  cr_expect(s->packing.optimal, "%s: %zu bytes packed, %zu live at once", name, s->packing.height_bytes, most);
+  cr_expect(s->packing.optimal, "%s: %zu bytes packed, %zu live at once", name, s->packing.height_bytes,
+            most);
   free(b);
 }
 
