@@ -67,10 +67,10 @@ static stint_status place(schedule *const s, bump *const scratch, stint_error *c
   return STINT_OK;
 }
 
-stint_status schedule_make(graph *const g, const int workers, bump *const keep, bump *const scratch,
-                           schedule *const out, stint_error *const error) {
+stint_status schedule_make(graph *const g, const op_backend backend, const int workers, bump *const keep,
+                           bump *const scratch, schedule *const out, stint_error *const error) {
   if (g->status != STINT_OK) return g->status;
-  *out = (schedule){.g = g, .workers = workers};
+  *out = (schedule){.g = g, .backend = backend, .workers = workers};
   out->buffer_of = BUMP_ARRAY(keep, int32_t, (size_t)g->n_tensors);
   out->workspace_offset = BUMP_ARRAY(keep, size_t, (size_t)g->n_nodes);
   out->buffers = BUMP_ARRAY(keep, schedule_buffer, (size_t)g->n_tensors + (size_t)g->n_nodes);
@@ -102,7 +102,7 @@ stint_status schedule_make(graph *const g, const int workers, bump *const keep, 
     }
     op_case c;
     graph_case(g, n, &c);
-    const size_t work = op_workspace(n->op, &c, workers);
+    const size_t work = op_workspace(n->op, &c, backend, workers);
     work_of[i] = work ? add_buffer(out, GRAPH_NONE, i, i, work) : -1;
     const double flops = op_flops(n->op, &c);
     *(n->pass == PASS_BEGIN    ? &out->flops_begin

@@ -17,6 +17,7 @@ typedef struct schedule_buffer {
 
 typedef struct schedule {
   const graph *g;
+  op_backend backend;
   int32_t workers;
   int32_t *buffer_of;       /* of each tensor, -1 when it has another home */
   size_t *workspace_offset; /* of each node, in the step region; SIZE_MAX: none */
@@ -29,8 +30,8 @@ typedef struct schedule {
 } schedule;
 
 /* Memory for the result comes from `keep`, everything temporary from `scratch`. Sets the offsets of STEP tensors. */
-stint_status schedule_make(graph *g, int workers, bump *keep, bump *scratch, schedule *out,
-                           stint_error *error);
+stint_status schedule_make(graph *g, op_backend backend, int workers, bump *keep, bump *scratch,
+                           schedule *out, stint_error *error);
 
 /* Bytes alive at a node, and how many buffers. */
 size_t schedule_live_bytes(const schedule *s, int32_t node, int32_t *n_buffers);

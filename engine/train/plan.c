@@ -39,7 +39,8 @@ static stint_status build_program(stint_plan *const plan, const stint_purpose pu
       model_build(plan->model, &out->want, plan->choice.remat, &out->g, &plan->programs, &out->b, error));
   bump scratch;
   bump_init(&scratch, 0);
-  const stint_status status = schedule_make(&out->g, o->threads, &plan->programs, &scratch, &out->s, error);
+  const stint_status status =
+      schedule_make(&out->g, BACKEND_CPU, o->threads, &plan->programs, &scratch, &out->s, error);
   bump_free(&scratch);
   out->present = status == STINT_OK;
   return status;

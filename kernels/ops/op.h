@@ -112,6 +112,9 @@ typedef struct op_case {
   op_params params;
 } op_case;
 
+/* Where a schedule runs. Shapes, aliases and operand structs are the same everywhere; workspaces are not. */
+typedef enum op_backend { BACKEND_CPU, BACKEND_CUDA_STRICT, BACKEND_CUDA_FAST } op_backend;
+
 typedef void op_kernel(const void *args, int phase, int worker, int workers);
 
 typedef struct op_row {
@@ -125,6 +128,8 @@ typedef struct op_row {
   const char *(*check)(const op_case *c);
   /* Scratch for all workers together; slabs are MIN(units, workers). 64-byte multiples. NULL: none. */
   size_t (*workspace)(const op_case *c, int workers);
+  /* Scratch of the op's CUDA launch, 256-byte multiples. NULL: none. */
+  size_t (*cuda_workspace)(const op_case *c, bool fast);
   int (*phases)(const op_case *c);   /* NULL: 1 */
   double (*flops)(const op_case *c); /* arithmetic operations, a fused multiply-add as two. NULL: 0 */
   /* Fills the operand struct. Addresses of absent operands are NULL. `work` is 64-byte aligned. */
@@ -135,7 +140,7 @@ extern const op_row *const op_table[OP_COUNT];
 
 /* The whole check of a case: required operands, then the row's own rule. NULL or what is wrong. */
 const char *op_check(op_id id, const op_case *c);
-size_t op_workspace(op_id id, const op_case *c, int workers);
+size_t op_workspace(op_id id, const op_case *c, op_backend backend, int workers);
 int op_phases(op_id id, const op_case *c);
 double op_flops(op_id id, const op_case *c);
 

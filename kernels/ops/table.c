@@ -54,8 +54,10 @@ const char *op_check(const op_id id, const op_case *const c) {
   return row->check(c);
 }
 
-size_t op_workspace(const op_id id, const op_case *const c, const int workers) {
-  return op_table[id]->workspace ? op_table[id]->workspace(c, workers) : 0;
+size_t op_workspace(const op_id id, const op_case *const c, const op_backend backend, const int workers) {
+  const op_row *const row = op_table[id];
+  if (backend != BACKEND_CPU) return row->cuda_workspace ? row->cuda_workspace(c, backend == BACKEND_CUDA_FAST) : 0;
+  return row->workspace ? row->workspace(c, workers) : 0;
 }
 
 int op_phases(const op_id id, const op_case *const c) {

@@ -79,7 +79,7 @@ static unsigned char *run(const product *const p, op_kernel *const *const kernel
   operands o = make(p, seed);
   const char *const wrong = op_check(p->op, &o.c);
   cr_assert_null(wrong, "%s", wrong);
-  const size_t work_bytes = op_workspace(p->op, &o.c, workers);
+  const size_t work_bytes = op_workspace(p->op, &o.c, BACKEND_CPU, workers);
   cr_assert_eq(work_bytes % 64, 0);
   cr_assert_leq(work_bytes, (size_t)workers * gemm_scratch_bytes());
   guarded work = guarded_new(work_bytes);

@@ -250,7 +250,7 @@ void ht_call(const ht_case *const t, const ht_values *const v, const ht_config *
   for (int j = 0; j < OP_MAX_DST; j++)
     if (g->alias[j] >= 0) dst[j] = src[g->alias[j]];
 
-  const size_t work_bytes = op_workspace(t->id, &c, g->workers);
+  const size_t work_bytes = op_workspace(t->id, &c, BACKEND_CPU, g->workers);
   cr_assert(work_bytes % 64 == 0, "%s: a workspace of %zu bytes", t->name, work_bytes);
   unsigned char *const work = take(work_bytes + GUARD_BYTES), *const args =
                                                                   take(row->args_bytes + GUARD_BYTES);
