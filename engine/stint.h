@@ -42,6 +42,8 @@ STINT_API void stint_model_close(stint_model *model);
 
 /* ---- options: what a run is ---- */
 typedef enum stint_purpose { STINT_TRAIN, STINT_EVALUATE, STINT_SAMPLE } stint_purpose;
+typedef enum stint_device { STINT_CPU, STINT_CUDA } stint_device;
+typedef enum stint_numerics { STINT_STRICT, STINT_FAST } stint_numerics; /* of the device: docs/numerics.md */
 typedef enum stint_optimizer { STINT_ADAMW, STINT_SGD } stint_optimizer;
 typedef enum stint_lr_schedule { STINT_LR_CONSTANT, STINT_LR_LINEAR, STINT_LR_COSINE } stint_lr_schedule;
 
@@ -54,6 +56,10 @@ typedef struct stint_options {
   unsigned cpu_mask; /* vector paths allowed: 1 AVX2, 2 AVX-512; ~0u: all */
   uint64_t budget_bytes; /* most that the plan may take, mapped weights included; 0: what the machine has */
   int64_t loss_chunk, attention_chunk; /* rows; 0: the planner's choice */
+  stint_device device;
+  stint_numerics numerics;      /* with STINT_CUDA; the CPU is always strict */
+  const char *device_name;      /* plan for this device of the table in plans/devices.h; NULL: the one that is there */
+  uint64_t device_memory_bytes; /* plan for this much device memory; 0: what the device has */
   /* what is trained */
   bool full; /* every weight (an F32 model) instead of an adapter */
   const char
@@ -106,6 +112,9 @@ typedef struct stint_plan_report {
   uint64_t arena_bytes;                      /* the one reservation */
   uint64_t planning_bytes;                   /* model index, graph and schedule */
   uint64_t budget_bytes;                     /* that it was held against */
+  /* With STINT_CUDA peak_bytes and the categories are the device's one allocation, budget_bytes is of device memory, and
+   * beside them the host takes mapped_bytes, arena_bytes, planning_bytes and pinned_bytes. 0 on the CPU: */
+  uint64_t device_bytes, pinned_bytes;
   bool fits;
   /* the step region */
   uint64_t step_bytes; /* its size: the longest of what takes turns on it, in whole pages */

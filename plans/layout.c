@@ -21,3 +21,24 @@ void arena_lay_out(const size_t home_bytes[HOME_COUNT], const size_t runtime_byt
   out->total_bytes = (at + PAGE - 1) & ~(size_t)(PAGE - 1);
   out->home_bytes[HOME_STEP] = out->total_bytes - out->home_offset[HOME_STEP];
 }
+
+void device_lay_out(const size_t home_bytes[HOME_COUNT], const size_t workspace_bytes,
+                    device_layout *const out) {
+  enum { DEVICE_ALIGN = 256 };
+  size_t at = 0;
+  for (int h = 0; h < HOME_COUNT; h++) {
+    out->home_offset[h] = at;
+    out->home_bytes[h] = home_bytes[h];
+    at += (home_bytes[h] + DEVICE_ALIGN - 1) & ~(size_t)(DEVICE_ALIGN - 1);
+    out->mirror_offset[h] = SIZE_MAX;
+  }
+  out->workspace_offset = at;
+  out->workspace_bytes = workspace_bytes;
+  out->total_bytes = at + workspace_bytes;
+  out->pinned_bytes = 0;
+  static const graph_home mirrored[] = {HOME_PARAM, HOME_BATCH, HOME_CONST};
+  for (size_t i = 0; i < sizeof mirrored / sizeof *mirrored; i++) {
+    out->mirror_offset[mirrored[i]] = out->pinned_bytes;
+    out->pinned_bytes += (home_bytes[mirrored[i]] + DEVICE_ALIGN - 1) & ~(size_t)(DEVICE_ALIGN - 1);
+  }
+}

@@ -21,4 +21,19 @@ typedef struct arena_layout {
 void arena_lay_out(const size_t home_bytes[HOME_COUNT], size_t runtime_bytes, size_t loading_bytes,
                    arena_layout *out);
 
+/* On a device: everything that a schedule touches is in one allocation there,
+ *
+ *   FILE | PARAM | GRAD | MOMENT1 | MOMENT2 | BATCH | CONST | CACHE | STEP | library workspace      parts at multiples of 256 bytes
+ *
+ * and the host keeps, pinned, a mirror of what it writes and reads: PARAM | BATCH | CONST. */
+typedef struct device_layout {
+  size_t home_offset[HOME_COUNT], home_bytes[HOME_COUNT];
+  size_t workspace_offset, workspace_bytes;
+  size_t total_bytes;
+  size_t mirror_offset[HOME_COUNT]; /* SIZE_MAX: no mirror */
+  size_t pinned_bytes;
+} device_layout;
+
+void device_lay_out(const size_t home_bytes[HOME_COUNT], size_t workspace_bytes, device_layout *out);
+
 #endif

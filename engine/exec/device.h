@@ -18,8 +18,8 @@ typedef struct device_graph device_graph;
 typedef struct device_info {
   char name[128];
   size_t total_bytes, free_bytes; /* free: after the context and the libraries were loaded */
-  size_t context_bytes;           /* what context, kernels and libraries took: measured, apart from the plan */
-  double peak_flops;              /* float32 operations a second that the hardware can do */
+  size_t context_bytes; /* what context, kernels and libraries took: measured, apart from the plan */
+  double peak_flops;    /* float32 operations a second that the hardware can do */
 } device_info;
 
 typedef struct device_module {
@@ -28,10 +28,11 @@ typedef struct device_module {
   stint_status (*open)(bool fast, device **out, device_info *info, stint_error *error);
   /* One reservation on the device (256-byte aligned) and one pinned on the host. `blas_workspace` is the part of the device's
    * reservation, by offset and size, that cuBLAS may use (size 0: none). NO_MEMORY with the numbers. */
-  stint_status (*take)(device *d, size_t device_bytes, size_t pinned_bytes, size_t blas_offset, size_t blas_bytes,
-                       void **device_base, void **pinned_base, stint_error *error);
+  stint_status (*take)(device *d, size_t device_bytes, size_t pinned_bytes, size_t blas_offset,
+                       size_t blas_bytes, void **device_base, void **pinned_base, stint_error *error);
   stint_status (*upload)(device *d, void *to_device, const void *from_host, size_t bytes, stint_error *error);
-  stint_status (*download)(device *d, void *to_host, const void *from_device, size_t bytes, stint_error *error);
+  stint_status (*download)(device *d, void *to_host, const void *from_device, size_t bytes,
+                           stint_error *error);
   cuda_launch *const *(*launches)(device *d); /* [OP_COUNT]; NULL entries: unsupported */
   cuda_queue *(*queue)(device *d);
   /* Between begin and end every launch on the queue is recorded. end instantiates and uploads the graph, and refuses one
@@ -39,8 +40,8 @@ typedef struct device_module {
   stint_status (*capture_begin)(device *d, stint_error *error);
   stint_status (*capture_end)(device *d, device_graph **out, stint_error *error);
   stint_status (*run)(device *d, device_graph *graph, stint_error *error); /* returns when it is done */
-  stint_status (*wait)(device *d, stint_error *error);                     /* for launches outside a capture */
-  void (*close)(device *d); /* graphs, memory, stream, handle; NULL: nothing */
+  stint_status (*wait)(device *d, stint_error *error); /* for launches outside a capture */
+  void (*close)(device *d);                            /* graphs, memory, stream, handle; NULL: nothing */
 } device_module;
 
 /* The symbol that a module exports. */

@@ -4,7 +4,7 @@
 #include "arena/guard.h"
 
 static unsigned char *place(const program *const p, const schedule_buffer *const b) {
-  return p->base[HOME_STEP] + b->offset;
+  return p->base.host[HOME_STEP] + b->offset;
 }
 
 void guards_before(const program *const p, const int32_t step) {
@@ -25,4 +25,4 @@ void guards_after(const program *const p, const int32_t step) {
   }
 }
 
-void guards_lift(const program *const p, const size_t bytes) { guard_lift(p->base[HOME_STEP], bytes); }
+void guards_lift(const program *const p, const size_t bytes) { guard_lift(p->base.host[HOME_STEP], bytes); }

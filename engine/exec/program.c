@@ -12,34 +12,38 @@ size_t program_bytes(const schedule *const plan) {
   return bytes;
 }
 
-void *program_tensor(const program *const p, const graph_id id) {
-  const graph_tensor *const t = graph_at(p->plan->g, id);
-  return p->base[t->home] + t->offset;
+static void *address(unsigned char *const base[HOME_COUNT], const graph *const g, const graph_id id) {
+  if (id == GRAPH_NONE) return NULL;
+  const graph_tensor *const t = graph_at(g, id);
+  return base[t->home] ? base[t->home] + t->offset : NULL;
 }
 
-stint_status program_bind(const schedule *const plan, unsigned char *const base[HOME_COUNT],
-                          op_kernel *const kernels[OP_COUNT], void *const buffer, program *const out,
-                          stint_error *const error) {
+void *program_tensor(const program *const p, const graph_id id) {
+  return address((unsigned char *const *)p->base.host, p->plan->g, id);
+}
+
+stint_status program_bind(const schedule *const plan, const program_bases *const base,
+                          op_kernel *const *const kernels, cuda_launch *const *const launches,
+                          void *const buffer, program *const out, stint_error *const error) {
   const graph *const g = plan->g;
   unsigned char *at = buffer;
-  *out = (program){.plan = plan, .steps = (program_step *)at, .n_steps = g->n_nodes};
+  *out = (program){.plan = plan, .steps = (program_step *)at, .n_steps = g->n_nodes, .base = *base};
   at += align_up(sizeof(program_step) * (size_t)g->n_nodes);
-  for (int h = 0; h < HOME_COUNT; h++) out->base[h] = base[h];
   for (int32_t i = 0; i < g->n_nodes; i++) {
     const graph_node *const n = &g->nodes[i];
     op_case c;
     graph_case(g, n, &c);
-    if (!kernels[n->op])
+    if (kernels ? !kernels[n->op] : !launches[n->op])
       return stint_fail(error, STINT_UNSUPPORTED, "op %s of %s has no kernel on this backend",
                         op_table[n->op]->name, n->name);
     void *src[OP_MAX_SRC], *dst[OP_MAX_DST];
-    for (int s = 0; s < OP_MAX_SRC; s++)
-      src[s] = n->src[s] == GRAPH_NONE ? NULL : program_tensor(out, n->src[s]);
-    for (int d = 0; d < OP_MAX_DST; d++)
-      dst[d] = n->dst[d] == GRAPH_NONE ? NULL : program_tensor(out, n->dst[d]);
-    void *const work =
-        plan->workspace_offset[i] == SIZE_MAX ? NULL : base[HOME_STEP] + plan->workspace_offset[i];
-    out->steps[i] = (program_step){kernels[n->op], at, op_phases(n->op, &c)};
+    for (int s = 0; s < OP_MAX_SRC; s++) src[s] = address(out->base.operand, g, n->src[s]);
+    for (int d = 0; d < OP_MAX_DST; d++) dst[d] = address(out->base.operand, g, n->dst[d]);
+    void *const work = plan->workspace_offset[i] == SIZE_MAX
+                           ? NULL
+                           : out->base.operand[HOME_STEP] + plan->workspace_offset[i];
+    out->steps[i] = (program_step){kernels ? kernels[n->op] : NULL, kernels ? NULL : launches[n->op], at,
+                                   op_phases(n->op, &c)};
     op_table[n->op]->bind(at, &c, src, dst, work, plan->workers);
     at += align_up(op_table[n->op]->args_bytes);
   }

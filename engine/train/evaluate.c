@@ -24,6 +24,7 @@ static stint_status evaluate(session *const s, const char *const *const data, co
   out->rows = set.n_rows;
   out->used_bytes = s->arena.bytes;
   data_close(&set);
+  STINT_TRY(session_check(s, error));
   if (out->loss_nats_per_token - out->loss_nats_per_token != 0)
     return stint_fail(error, STINT_NOT_FINITE, "%s: the loss is not finite; look at the model's weights",
                       s->plan->model->file.path);

@@ -1,6 +1,7 @@
 /* Asking the system, through small fixed buffers. */
 #include "engine/train/machine.h"
 
+#include "engine/exec/device_load.h"
 #include "kernels/dispatch.h"
 
 #include <fcntl.h>
@@ -79,6 +80,20 @@ uint64_t machine_memory_bytes(void) {
   if (getrlimit(RLIMIT_AS, &address_space) == 0 && address_space.rlim_cur != RLIM_INFINITY)
     bytes = smaller(bytes, (uint64_t)address_space.rlim_cur);
   return bytes;
+}
+
+stint_status machine_device_memory(const stint_options *const o, uint64_t *const bytes,
+                                   stint_error *const error) {
+  *bytes = o->device_memory_bytes;
+  if (*bytes) return STINT_OK;
+  const device_module *module;
+  device *d;
+  device_info info;
+  STINT_TRY(device_load(&module, error));
+  STINT_TRY(module->open(o->numerics == STINT_FAST, &d, &info, error));
+  *bytes = info.free_bytes;
+  module->close(d);
+  return STINT_OK;
 }
 
 int machine_processors(void) {

@@ -3,19 +3,30 @@
 
 #include <stdio.h>
 
-static bool look(nonfinite_watch *const w, const program *const p, const int32_t step, const graph_id id) {
+/* A row of a tensor where the host can read it; NULL when a device refuses. */
+static const float *row_of(const nonfinite_watch *const w, const program *const p, const graph_id id,
+                           const int64_t r) {
+  const graph_tensor *const t = graph_at(p->plan->g, id);
+  const size_t offset = t->offset + (size_t)r * t->shape.nb[1],
+               bytes = (size_t)t->shape.ne[0] * sizeof(float);
+  if (!w->device) return (const float *)(p->base.host[t->home] + offset);
+  if (bytes > w->scratch_bytes) return NULL;
+  const stint_status status =
+      w->device->module->download(w->device->d, w->scratch, p->base.operand[t->home] + offset, bytes, NULL);
+  return status == STINT_OK ? w->scratch : NULL;
+}
+
+static void look(nonfinite_watch *const w, const program *const p, const int32_t step, const graph_id id) {
   const op_tensor *const t = &graph_at(p->plan->g, id)->shape;
-  if (t->type != DTYPE_F32) return false;
-  const float *const x = program_tensor(p, id);
+  if (t->type != DTYPE_F32) return;
   for (int64_t r = 0; r < op_rows(t); r++) {
-    const float *const row = x + r * op_ld(t);
-    for (int64_t i = 0; i < t->ne[0]; i++) {
+    const float *const row = row_of(w, p, id, r);
+    for (int64_t i = 0; row && i < t->ne[0]; i++) {
       if (row[i] - row[i] == 0) continue;
-      *w = (nonfinite_watch){true, step, id, r, i};
-      return true;
+      w->found = true, w->step = step, w->tensor = id, w->row = r, w->column = i;
+      return;
     }
   }
-  return false;
 }
 
 void nonfinite_hook(void *const watch, const program *const p, const int32_t step) {

@@ -4,9 +4,12 @@
 
 #include <stdbool.h>
 
-#include "engine/exec/program.h"
+#include "engine/exec/device_run.h"
 
 typedef struct nonfinite_watch {
+  device_run *device; /* NULL: the CPU; else tensors come down in pieces through scratch */
+  void *scratch;
+  size_t scratch_bytes;
   bool found;
   int32_t step; /* of the schedule */
   graph_id tensor;

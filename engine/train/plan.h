@@ -28,8 +28,10 @@ struct stint_plan {
   stint_purpose purpose;
   adapter_file adapter; /* open when options.adapter is set */
   plan_choice choice;
-  plan_program main, eval; /* eval: only when training */
-  arena_layout layout;
+  plan_program main, eval;                             /* eval: only when training */
+  arena_layout layout;                                 /* of the host's reservation */
+  device_layout on_device;                             /* with a device */
+  int32_t *at_peak, n_at_peak;                         /* buffers alive at the peak, largest first */
   size_t tokenizer_bytes, prepare_bytes, saving_bytes; /* the buffers of loading and saving */
   stint_plan_report report;
   uint64_t digest; /* XXH3 of the plan as JSON, without this field */
@@ -38,6 +40,13 @@ struct stint_plan {
 /* Fills in what zero stands for, refuses what makes no sense. Texts name the command line's options. */
 stint_status options_complete(const stint_model *model, stint_purpose purpose, stint_options *options,
                               stint_error *error);
+
+/* ---- plan_report.c ---- */
+/* The report's texts and the order of what is alive at the peak, made before its numbers: they are part of what is counted. */
+stint_status plan_report_texts(stint_plan *plan, stint_error *error);
+void plan_report(stint_plan *plan, uint64_t budget);
+/* Of the model's file, or of the one whose header this is. */
+uint64_t plan_file_bytes(const gguf_file *file);
 
 /* Bytes of the run's own buffers (log lines, the run object) in the runtime part. */
 enum { PLAN_HOST_BYTES = 128 << 10 };

@@ -123,7 +123,7 @@ stint_status stint_run_evaluate(stint_run *const run, double *const loss, stint_
   if (run->valid.n_rows == 0) return stint_fail(error, STINT_BAD_INPUT, "no held-out text: --valid FILE");
   const session_sum sum = session_evaluate(&run->s, &run->s.eval, &run->valid);
   *loss = sum.loss / sum.weight;
-  return STINT_OK;
+  return session_check(&run->s, error);
 }
 
 /* The rows of microbatch `micro` of optimizer step `step` (both from 0), into the batch. */
@@ -152,8 +152,9 @@ static void set_step_block(stint_run *const run, const int64_t step, const doubl
 /* Trained tensors that get no gradient are told about: an adapter's B is zero in step 1, so its A is judged in step 2. */
 static void look_for_silent_tensors(stint_run *const run) {
   const graph *const g = &run->s.plan->main.g;
-  for (int32_t i = 0; i < g->n_params; i++) {
-    const float *const grad = program_tensor(&run->s.main, g->params[i].grad);
+  const unsigned char *const grads = session_region(&run->s, HOME_GRAD);
+  for (int32_t i = 0; grads && i < g->n_params; i++) {
+    const float *const grad = (const float *)(grads + graph_at(g, g->params[i].grad)->offset);
     const size_t n = op_span_bytes(&graph_at(g, g->params[i].grad)->shape) / sizeof(float);
     size_t k = 0;
     while (k < n && grad[k] == 0) k++;
@@ -166,20 +167,21 @@ static void look_for_silent_tensors(stint_run *const run) {
 /* Runs the microbatches; the sum of the losses in *loss. */
 static void accumulate(stint_run *const run, const int64_t step, program_hook *const hook,
                        void *const context, double *const loss) {
-  const session *const s = &run->s;
+  session *const s = &run->s;
   const schedule *const plan = s->main.plan;
-  program_run(&s->main, s->workers, 0, plan->first_micro, NULL, NULL);
+  session_run(s, &s->main, 0, plan->first_micro, NULL, NULL);
   *loss = 0;
   for (int64_t micro = 0; micro < s->plan->options.accum; micro++) {
     fill_microbatch(run, step, micro);
-    program_run(&s->main, s->workers, plan->first_micro, plan->first_update, hook, context);
+    session_run(s, &s->main, plan->first_micro, plan->first_update, hook, context);
     *loss += session_loss_sum(s);
   }
 }
 
 /* The step is run once more, watched: everything that it did so far can be repeated, nothing was updated yet. */
 static stint_status fail_not_finite(stint_run *const run, const int64_t step, stint_error *const error) {
-  nonfinite_watch watch = {0};
+  nonfinite_watch watch = {.device = run->s.device.module ? &run->s.device : NULL};
+  watch.scratch = session_step_region(&run->s, &watch.scratch_bytes);
   double loss;
   accumulate(run, step, nonfinite_hook, &watch, &loss);
   char where[256];
@@ -192,7 +194,7 @@ static stint_status fail_not_finite(stint_run *const run, const int64_t step, st
 
 static stint_status take_step(stint_run *const run, const int64_t step, stint_step_info *const info,
                               stint_error *const error) {
-  const session *const s = &run->s;
+  session *const s = &run->s;
   const schedule *const plan = s->main.plan;
   const stint_options *const o = &s->plan->options;
   const double start = machine_seconds();
@@ -200,11 +202,15 @@ static stint_status take_step(stint_run *const run, const int64_t step, stint_st
   for (int64_t micro = 0; micro < o->accum; micro++) tokens += fill_microbatch(run, step, micro);
   set_step_block(run, step, tokens);
   accumulate(run, step, NULL, NULL, &loss);
+  STINT_TRY(session_check(s, error));
   if (!isfinite(loss)) return fail_not_finite(run, step, error);
-  program_run(&s->main, s->workers, plan->first_update, plan->first_update + 1, NULL, NULL); /* the norm */
+  session_run(s, &s->main, plan->first_update, plan->first_update + 1, NULL, NULL); /* the norm */
+  STINT_TRY(session_check(s, error));
   if (!isfinite(s->step->grad_norm)) return fail_not_finite(run, step, error);
-  program_run(&s->main, s->workers, plan->first_update + 1, s->main.n_steps, NULL, NULL);
+  session_run(s, &s->main, plan->first_update + 1, s->main.n_steps, NULL, NULL);
   if (step == 1) look_for_silent_tensors(run);
+  const void *const trained = session_region(s, HOME_PARAM);
+  STINT_TRY(session_check(s, error));
   const double seconds = machine_seconds() - start;
   run->train_seconds += seconds;
   *info = (stint_step_info){
@@ -222,7 +228,7 @@ static stint_status take_step(stint_run *const run, const int64_t step, stint_st
       .valid_loss_nats_per_token = NAN,
       .planned_bytes = s->plan->report.arena_bytes,
       .used_bytes = s->arena.bytes,
-      .checksum = digest_of(s->main.base[HOME_PARAM], s->plan->layout.home_bytes[HOME_PARAM]),
+      .checksum = digest_of(trained, s->plan->main.g.home_bytes[HOME_PARAM]),
   };
   return STINT_OK;
 }

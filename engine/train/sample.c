@@ -27,7 +27,7 @@ static void feed(stint_sampler *const p, const int32_t id) {
   s->batch.position[0] = (int32_t)p->position;
   s->batch.span[0] = 0;
   s->batch.span[1] = (int32_t)p->position;
-  program_run(&s->main, s->workers, s->main.plan->first_micro, s->main.n_steps, NULL, NULL);
+  session_run(s, &s->main, s->main.plan->first_micro, s->main.n_steps, NULL, NULL);
   p->position++;
   p->fed = true;
 }
@@ -72,6 +72,7 @@ stint_status stint_sampler_prompt(stint_sampler *const p, const char *const text
     return stint_fail(error, STINT_BAD_INPUT, "the prompt is longer than --ctx %lld tokens; raise --ctx",
                       (long long)p->s.plan->options.ctx);
   STINT_TRY(status);
+  STINT_TRY(session_check(&p->s, error));
   if (!p->fed)
     return stint_fail(error, STINT_BAD_INPUT,
                       "the prompt is empty and the model has no BOS token: give a --prompt");
@@ -93,7 +94,7 @@ stint_status stint_sampler_next(stint_sampler *const p, char *const out, const s
   *n = full < room ? full : room;
   feed(p, id);
   *end = p->overflow;
-  return STINT_OK;
+  return session_check(&p->s, error);
 }
 
 void stint_sampler_close(stint_sampler *const p) {

@@ -6,26 +6,36 @@
 #define STINT_ENGINE_TRAIN_SESSION_H
 
 #include "engine/data/data.h"
-#include "engine/exec/program.h"
+#include "engine/exec/device_run.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "engine/train/plan.h"
 #include "kernels/ops/step.h"
 
 typedef struct session {
   stint_plan *plan;
-  reservation arena;
-  pool *workers;
+  reservation arena; /* the host's */
+  pool *workers;     /* on the CPU */
+  device_run device; /* with a device: module set */
   program main, eval;
   step_block *step;
   data_batch batch;
-  const float *loss; /* [rows], after a forward */
-  bump host;         /* over the run's own part */
+  const float *loss;   /* [rows], after a forward */
+  bump host;           /* over the run's own part */
+  stint_status status; /* the first failure of a run on a device; later runs do nothing */
+  stint_error error;
 } session;
 
 /* Takes the arena and fills what is constant. Parameters: the file's weights (full), the adapter's values, or
  * a new adapter: A uniform in +-1/sqrt(n_in) by Philox (He et al. 2015 with a = sqrt 5, as the field's tools do), B zero. */
 stint_status session_open(stint_plan *plan, session *out, stint_error *error);
 void session_close(session *s);
+
+/* Steps [first, end) of a program on whatever the plan is for. A device's failure is latched in s->status. */
+void session_run(session *s, const program *p, int32_t first, int32_t end, program_hook *hook, void *context);
+/* Returns what is latched, with its text. */
+stint_status session_check(const session *s, stint_error *error);
+/* Brings a region (PARAM; GRAD, through PARAM's mirror) to the host and returns its address there; NULL after a failure. */
+const void *session_region(session *s, graph_home home);
 
 /* The step region, for what takes turns on it between programs. */
 void *session_step_region(const session *s, size_t *bytes);

@@ -131,7 +131,7 @@ Test(whole_model, adapter_gradients_when_recomputed) {
     const graph *g = &b.plan->main.g;
     const size_t bytes = g->home_bytes[HOME_GRAD];
     void *const kept = malloc(bytes);
-    memcpy(kept, b.s.main.base[HOME_GRAD], bytes);
+    memcpy(kept, b.s.main.base.host[HOME_GRAD], bytes);
     close_bench(&b);
     o.loss_chunk = 5, o.attention_chunk = 3;
     for (uint64_t less = 4096; less < all; less *= 2) { /* budgets until nothing fits */
@@ -153,7 +153,7 @@ Test(whole_model, adapter_gradients_when_recomputed) {
       open_bench(&b, models[m], TRAIN_ADAPTER, &o);
       fill_batch(&b);
       run_backward(&b);
-      cr_expect_eq(memcmp(kept, b.s.main.base[HOME_GRAD], bytes), 0, "%s: other gradients under %s",
+      cr_expect_eq(memcmp(kept, b.s.main.base.host[HOME_GRAD], bytes), 0, "%s: other gradients under %s",
                    models[m], b.plan->report.choice);
       close_bench(&b);
     }
