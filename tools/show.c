@@ -113,11 +113,19 @@ static void show_fit(const stint_plan_report *report) {
 void show_plan_short(const stint_plan *plan) {
   stint_plan_report report;
   stint_plan_describe(plan, &report);
-  char peak[HUMAN_BYTES], exact[HUMAN_BYTES], mapped[HUMAN_BYTES], arena[HUMAN_BYTES], planning[HUMAN_BYTES];
-  say("memory: %s (%s bytes) = %s of the model, mapped + %s arena + %s planning\n",
-      human_bytes(peak, report.peak_bytes), human_count(exact, report.peak_bytes),
-      human_bytes(mapped, report.mapped_bytes), human_bytes(arena, report.arena_bytes),
-      human_bytes(planning, report.planning_bytes));
+  char peak[HUMAN_BYTES], exact[HUMAN_BYTES], mapped[HUMAN_BYTES], arena[HUMAN_BYTES], planning[HUMAN_BYTES],
+      pinned[HUMAN_BYTES];
+  if (report.device_bytes > 0)
+    say("device memory: %s (%s bytes), one allocation; on the host: %s of the model, mapped, %s pinned, %s "
+        "arena, %s planning\n",
+        human_bytes(peak, report.device_bytes), human_count(exact, report.device_bytes),
+        human_bytes(mapped, report.mapped_bytes), human_bytes(pinned, report.pinned_bytes),
+        human_bytes(arena, report.arena_bytes), human_bytes(planning, report.planning_bytes));
+  else
+    say("memory: %s (%s bytes) = %s of the model, mapped + %s arena + %s planning\n",
+        human_bytes(peak, report.peak_bytes), human_count(exact, report.peak_bytes),
+        human_bytes(mapped, report.mapped_bytes), human_bytes(arena, report.arena_bytes),
+        human_bytes(planning, report.planning_bytes));
   say("plan: %s; %s operations a step\n", report.choice, human_flops(peak, report.flops_per_step));
 }
 
@@ -128,8 +136,12 @@ static void show_categories(const stint_plan_report *report) {
     say("%-14s %16s %12s  %s\n", stint_category_name((stint_category)c), human_count(exact, report->bytes[c]),
         human_bytes(human, report->bytes[c]),
         report->overlaid_bytes[c] > 0 ? human_count(shared, report->overlaid_bytes[c]) : "");
-  say("%-14s %16s %12s\n", "peak", human_count(exact, report->peak_bytes),
-      human_bytes(human, report->peak_bytes));
+  say("%-14s %16s %12s%s\n", "peak", human_count(exact, report->peak_bytes),
+      human_bytes(human, report->peak_bytes),
+      report->device_bytes > 0 ? "  on the device; on the host:" : "");
+  if (report->device_bytes > 0)
+    say("  %-12s %16s %12s\n", "pinned", human_count(exact, report->pinned_bytes),
+        human_bytes(human, report->pinned_bytes));
   say("  %-12s %16s %12s\n", "mapped", human_count(exact, report->mapped_bytes),
       human_bytes(human, report->mapped_bytes));
   say("  %-12s %16s %12s\n", "arena", human_count(exact, report->arena_bytes),

@@ -135,7 +135,7 @@ static size_t progress_text(char *line, const size_t room, const stint_step_info
   FIELD("ETA %s", human_seconds(a, info->eta_seconds));
   FIELD("lr %.3g", info->lr);
   if (info->grad_norm_clipped < info->grad_norm)
-    FIELD("norm %.3g clipped to %.3g", info->grad_norm, info->grad_norm_clipped);
+    FIELD("norm %.3g->%.3g", info->grad_norm, info->grad_norm_clipped);
   else
     FIELD("norm %.3g", info->grad_norm);
   FIELD("%.0f %% of peak speed", 100 * info->peak_share);

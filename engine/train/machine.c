@@ -3,6 +3,7 @@
 
 #include "engine/exec/device_load.h"
 #include "kernels/dispatch.h"
+#include "plans/devices.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -82,10 +83,25 @@ uint64_t machine_memory_bytes(void) {
   return bytes;
 }
 
+static stint_status fail_unknown_device(const char *const name, stint_error *const error) {
+  char known[512] = "";
+  size_t n = 0;
+  for (size_t i = 0; device_figures_at(i) && n < sizeof known; i++)
+    n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", device_figures_at(i)->name);
+  return stint_fail(error, STINT_BAD_INPUT,
+                    "--gpu '%s' is not in the table (%s); state --device-memory instead", name, known);
+}
+
 stint_status machine_device_memory(const stint_options *const o, uint64_t *const bytes,
                                    stint_error *const error) {
   *bytes = o->device_memory_bytes;
   if (*bytes) return STINT_OK;
+  if (o->device_name) {
+    const device_figures *const figures = device_figures_find(o->device_name);
+    if (!figures) return fail_unknown_device(o->device_name, error);
+    *bytes = device_plannable_bytes(figures->memory_bytes);
+    return STINT_OK;
+  }
   const device_module *module;
   device *d;
   device_info info;

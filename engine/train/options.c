@@ -41,6 +41,8 @@ stint_status options_complete(const stint_model *const model, const stint_purpos
          (long long)o->batch);
   REFUSE(o->threads < 1 || o->threads > POOL_MAX_WORKERS, "--threads %d is not in 1 .. %d", o->threads,
          POOL_MAX_WORKERS);
+  REFUSE(o->device == STINT_CPU && (o->device_name || o->device_memory_bytes || o->numerics != STINT_STRICT),
+         "--gpu, --device-memory and --numerics are of --device cuda");
   REFUSE(o->loss_chunk < 0 || o->loss_chunk > INT32_MAX, "--loss-chunk must be at least 0");
   REFUSE(o->attention_chunk < 0 || o->attention_chunk > 4096, "--attention-chunk must be in 0 .. 4096");
   if (purpose == STINT_TRAIN) {

@@ -10,6 +10,8 @@ void plan_write_options(const stint_plan *const plan, json_out *const o) {
   json_put_int(o, "ctx_tokens", p->ctx);
   json_put_int(o, "batch_rows", p->batch);
   json_put_int(o, "threads", p->threads);
+  json_put_text(o, "device", p->device == STINT_CUDA ? "cuda" : "cpu");
+  json_put_text(o, "numerics", p->device == STINT_CUDA && p->numerics == STINT_FAST ? "fast" : "strict");
   if (plan->purpose == STINT_TRAIN) {
     json_put_int(o, "accum", p->accum);
     json_put_bool(o, "full", p->full);
@@ -117,6 +119,8 @@ void plan_write_json(const stint_plan *const plan, json_out *const o) {
   json_put_uint(o, "mapped_bytes", r->mapped_bytes);
   json_put_uint(o, "arena_bytes", r->arena_bytes);
   json_put_uint(o, "planning_bytes", r->planning_bytes);
+  json_put_uint(o, "device_bytes", r->device_bytes);
+  json_put_uint(o, "pinned_bytes", r->pinned_bytes);
   json_put_uint(o, "step_region_bytes", r->step_bytes);
   json_put_uint(o, "budget_bytes", r->budget_bytes);
   json_put_text(o, "choice", r->choice);

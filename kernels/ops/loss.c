@@ -4,6 +4,7 @@
 #include "kernels/ops/loss.h"
 
 #include "kernels/cpu/gemm_problem.h"
+#include "kernels/ops/fast_slab.h"
 #include "kernels/ops/table.h"
 
 enum { SRC_X, SRC_W, SRC_TARGET, SRC_WEIGHT, SRC_STEP, SRC_U, SRC_B };
@@ -24,6 +25,12 @@ static size_t workspace(const op_case *const c, const int workers) {
   int64_t most = 1;
   for (int i = 0; i < 3; i++) most = shares[i] > most ? shares[i] : most;
   return logits_bytes(c) + (size_t)GEMM_SCRATCH_BYTES * (size_t)(workers < most ? workers : most);
+}
+
+static size_t cuda_workspace(const op_case *const c, const bool fast) {
+  const op_tensor *const w = &c->src[SRC_W];
+  return loss_cuda_logits_bytes(chunk_of(c), op_rows(w)) +
+         (fast ? fast_slab_bytes(w->type, w->ne[0], op_rows(w)) : 0);
 }
 
 static int phases(const op_case *const c) {
@@ -132,6 +139,7 @@ const op_row op_row_linear_cross_entropy = {
     .args_bytes = sizeof(op_linear_cross_entropy_args),
     .check = check,
     .workspace = workspace,
+    .cuda_workspace = cuda_workspace,
     .phases = phases,
     .flops = flops,
     .bind = bind,

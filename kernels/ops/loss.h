@@ -43,6 +43,11 @@ typedef struct op_linear_cross_entropy_args {
  * of the cache when n_vocab is a power of two. */
 static inline int64_t loss_ld(const int64_t n_vocab) { return ((n_vocab + 15) & ~(int64_t)15) + 16; }
 
+/* The logits at the start of the CUDA workspace, whole 256 bytes: what follows them is the fast products' slab. */
+static inline size_t loss_cuda_logits_bytes(const int64_t chunk, const int64_t n_vocab) {
+  return ((size_t)(chunk * loss_ld(n_vocab)) * 4 + 255) / 256 * 256;
+}
+
 /* What a phase of the op does, and on which rows. */
 typedef enum loss_step { LOSS_LOGITS, LOSS_ROWS, LOSS_WEIGHTS, LOSS_INPUTS } loss_step;
 

@@ -2,6 +2,7 @@
 #include "kernels/ops/matmul.h"
 
 #include "kernels/cpu/gemm_problem.h"
+#include "kernels/ops/fast_slab.h"
 #include "kernels/ops/table.h"
 
 enum { COLUMN_UNIT = 32, B_PACK_ROWS = 8, A_PACK_COLUMNS = 6 };
@@ -96,6 +97,11 @@ static size_t workspace(const op_case *const c, const int workers) {
   return (size_t)matmul_parts(op_rows(&c->dst[0]), c->dst[0].ne[0], workers) * gemm_scratch_bytes();
 }
 
+/* Strict: nothing, W is dequantized on the way to a tile. Fast: the slab. */
+static size_t cuda_workspace(const op_case *const c, const bool fast) {
+  return fast ? fast_slab_bytes(c->src[1].type, c->src[1].ne[0], c->src[1].ne[1]) : 0;
+}
+
 static double flops(const op_case *const c) {
   return 2.0 * (double)op_rows(&c->src[0]) * (double)c->src[1].ne[0] * (double)c->src[1].ne[1];
 }
@@ -153,6 +159,7 @@ const op_row op_row_matmul = {
     .args_bytes = sizeof(op_matmul_args),
     .check = matmul_check,
     .workspace = workspace,
+    .cuda_workspace = cuda_workspace,
     .flops = flops,
     .bind = bind,
 };
@@ -167,6 +174,7 @@ const op_row op_row_matmul_dx = {
     .args_bytes = sizeof(op_matmul_args),
     .check = matmul_dx_check,
     .workspace = workspace,
+    .cuda_workspace = cuda_workspace,
     .flops = flops,
     .bind = bind,
 };

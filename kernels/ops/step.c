@@ -38,6 +38,11 @@ static size_t grad_norm_workspace(const op_case *const c, const int workers) {
   return ((size_t)norm_blocks(c) * sizeof(float) + 63) / 64 * 64;
 }
 
+static size_t grad_norm_cuda_workspace(const op_case *const c, const bool fast) {
+  (void)fast;
+  return ((size_t)norm_blocks(c) * sizeof(float) + 255) / 256 * 256;
+}
+
 static int grad_norm_phases(const op_case *const c) {
   (void)c;
   return 2;
@@ -61,6 +66,7 @@ const op_row op_row_grad_norm = {.name = "grad_norm",
                                  .args_bytes = sizeof(op_grad_norm_args),
                                  .check = grad_norm_check,
                                  .workspace = grad_norm_workspace,
+                                 .cuda_workspace = grad_norm_cuda_workspace,
                                  .phases = grad_norm_phases,
                                  .flops = grad_norm_flops,
                                  .bind = grad_norm_bind};

@@ -56,7 +56,8 @@ const char *op_check(const op_id id, const op_case *const c) {
 
 size_t op_workspace(const op_id id, const op_case *const c, const op_backend backend, const int workers) {
   const op_row *const row = op_table[id];
-  if (backend != BACKEND_CPU) return row->cuda_workspace ? row->cuda_workspace(c, backend == BACKEND_CUDA_FAST) : 0;
+  if (backend != BACKEND_CPU)
+    return row->cuda_workspace ? row->cuda_workspace(c, backend == BACKEND_CUDA_FAST) : 0;
   return row->workspace ? row->workspace(c, workers) : 0;
 }
 

@@ -1,0 +1,36 @@
+/* The kernels of test_kernels.cu, by number. */
+#ifndef STINT_TESTS_CUEMU_TEST_KERNELS_H
+#define STINT_TESTS_CUEMU_TEST_KERNELS_H
+
+#include "tests/cuemu/cuemu.h"
+
+enum test_kernel {
+  ROW_SUM,
+  REVERSE,
+  WARP_EXCHANGE,
+  FILL,
+  COPY,
+  DIVERGENT_BARRIER,
+  EXIT_BEFORE_BARRIER,
+  HALF_WARP_SHUFFLE,
+  LANE_OUTSIDE_MASK,
+  MIXED_WAITS,
+  MISSING_BARRIER,
+  MISSING_SECOND_BARRIER,
+  MISSING_SYNCWARP,
+  UNINITIALISED_SHARED,
+  UNINITIALISED_DYNAMIC,
+  OUTSIDE_STATIC_SHARED,
+  OUTSIDE_DYNAMIC_SHARED,
+  MISALIGNED,
+  EARLY_ASYNC,
+  ORDER_DEPENDENT,
+  TEMPLATE_STATIC,
+  TOO_MUCH_SHARED,
+  TOO_LARGE_A_BLOCK,
+  N_TEST_KERNELS
+};
+
+void test_launch(test_kernel which, float *y, const float *x, int n, cudaStream_t stream);
+
+#endif
