@@ -57,8 +57,9 @@ typedef struct stint_options {
   uint64_t budget_bytes; /* most that the plan may take, mapped weights included; 0: what the machine has */
   int64_t loss_chunk, attention_chunk; /* rows; 0: the planner's choice */
   stint_device device;
-  stint_numerics numerics;      /* with STINT_CUDA; the CPU is always strict */
-  const char *device_name;      /* plan for this device of the table in plans/devices.h; NULL: the one that is there */
+  stint_numerics numerics; /* with STINT_CUDA; the CPU is always strict */
+  const char
+      *device_name; /* plan for this device of the table in plans/devices.h; NULL: the one that is there */
   uint64_t device_memory_bytes; /* plan for this much device memory; 0: what the device has */
   /* what is trained */
   bool full; /* every weight (an F32 model) instead of an adapter */

@@ -22,18 +22,15 @@ static bool alias_allowed(const graph_node *const n, const int j, const int i) {
   return true;
 }
 
-static void find_lifetimes(const graph *const g, int32_t *const born, int32_t *const dies) {
-  for (int32_t t = 0; t < g->n_tensors; t++) born[t] = dies[t] = -1;
+/* The last node that touches each tensor. */
+static void find_deaths(const graph *const g, int32_t *const dies) {
+  for (int32_t t = 0; t < g->n_tensors; t++) dies[t] = -1;
   for (int32_t i = 0; i < g->n_nodes; i++) {
     const graph_node *const n = &g->nodes[i];
     for (int s = 0; s < OP_MAX_SRC; s++)
       if (n->src[s] != GRAPH_NONE) dies[n->src[s]] = i;
-    for (int d = 0; d < OP_MAX_DST; d++) {
-      const graph_id t = n->dst[d];
-      if (t == GRAPH_NONE) continue;
-      if (born[t] < 0) born[t] = i;
-      dies[t] = i;
-    }
+    for (int d = 0; d < OP_MAX_DST; d++)
+      if (n->dst[d] != GRAPH_NONE) dies[n->dst[d]] = i;
   }
 }
 
@@ -74,13 +71,12 @@ stint_status schedule_make(graph *const g, const op_backend backend, const int w
   out->buffer_of = BUMP_ARRAY(keep, int32_t, (size_t)g->n_tensors);
   out->workspace_offset = BUMP_ARRAY(keep, size_t, (size_t)g->n_nodes);
   out->buffers = BUMP_ARRAY(keep, schedule_buffer, (size_t)g->n_tensors + (size_t)g->n_nodes);
-  int32_t *const born = BUMP_ARRAY(scratch, int32_t, (size_t)g->n_tensors);
   int32_t *const dies = BUMP_ARRAY(scratch, int32_t, (size_t)g->n_tensors);
   int32_t *const work_of = BUMP_ARRAY(scratch, int32_t, (size_t)g->n_nodes);
-  if (!out->buffer_of || !out->workspace_offset || !out->buffers || !born || !dies || !work_of)
+  if (!out->buffer_of || !out->workspace_offset || !out->buffers || !dies || !work_of)
     return stint_fail(error, STINT_NO_MEMORY, "no memory to schedule %d nodes", g->n_nodes);
   memset(out->buffer_of, -1, sizeof(int32_t) * (size_t)g->n_tensors);
-  find_lifetimes(g, born, dies);
+  find_deaths(g, dies);
 
   out->first_micro = out->first_update = g->n_nodes;
   for (int32_t i = 0; i < g->n_nodes; i++) {

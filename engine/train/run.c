@@ -72,7 +72,8 @@ static stint_status open_run(stint_run *const run, const stint_files *const file
   STINT_TRY(record_open(files->directory, &run->r, error));
   STINT_TRY(open_data(run, files, error));
   run->info.used_bytes = run->s.arena.bytes;
-  run->info.peak_flops = machine_peak_flops(plan->options.cpu_mask, run->s.workers);
+  run->info.peak_flops = run->s.device.module ? run->s.info.peak_flops
+                                              : machine_peak_flops(plan->options.cpu_mask, run->s.workers);
   run->facts.command = files->command;
   run->facts.steps = run->info.steps;
   run->facts.peak_flops = run->info.peak_flops;

@@ -24,16 +24,15 @@ static void cpu_bases(const session *const s, program_bases *const base) {
 static stint_status device_bases(session *const s, program_bases *const base, stint_error *const error) {
   const stint_plan *const plan = s->plan;
   const device_layout *const l = &plan->on_device;
-  device_info info;
   void *memory, *pinned;
   STINT_TRY(device_load(&s->device.module, error));
-  STINT_TRY(s->device.module->open(plan->options.numerics == STINT_FAST, &s->device.d, &info, error));
-  if (info.free_bytes < l->total_bytes)
+  STINT_TRY(s->device.module->open(plan->options.numerics == STINT_FAST, &s->device.d, &s->info, error));
+  if (s->info.free_bytes < l->total_bytes)
     return stint_fail(
         error, STINT_DOES_NOT_FIT,
         "%s: the plan takes %zu bytes of device memory, and %s has %zu free of %zu (its context took %zu)",
-        plan->model->file.path, l->total_bytes, info.name, info.free_bytes, info.total_bytes,
-        info.context_bytes);
+        plan->model->file.path, l->total_bytes, s->info.name, s->info.free_bytes, s->info.total_bytes,
+        s->info.context_bytes);
   STINT_TRY(s->device.module->take(s->device.d, l->total_bytes, l->pinned_bytes, l->workspace_offset,
                                    l->workspace_bytes, &memory, &pinned, error));
   for (int h = 0; h < HOME_COUNT; h++) {

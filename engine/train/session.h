@@ -16,6 +16,7 @@ typedef struct session {
   reservation arena; /* the host's */
   pool *workers;     /* on the CPU */
   device_run device; /* with a device: module set */
+  device_info info;  /* of the device */
   program main, eval;
   step_block *step;
   data_batch batch;

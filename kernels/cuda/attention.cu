@@ -6,9 +6,10 @@
  * forward does so twice, first for the maximum, then for probabilities, which are of the final maximum (no rescaling).
  *
  * Rule 3's lanes: a key's lane is its distance from the row's first key, modulo 32. Tiles are of 32 or 64 keys, so a
- * thread's columns keep their residue as tiles pass by; it adds up by residue and the sums are put at their lanes at
- * the end. No workspace. Source of the form: FlashAttention (Dao et al. 2022), with the arithmetic of
- * kernels/ops/attention.h. */
+ * thread's columns keep their residue as tiles pass by, and it adds up by residue. The fold of 32 lanes gives the same
+ * bits when the lanes are rotated (it adds what is 16 apart, then 8, ..., and addition commutes), so that the row's
+ * first key need not be known. No workspace. Source of the form: FlashAttention (Dao et al. 2022), with the arithmetic
+ * of kernels/ops/attention.h. */
 #include "kernels/cuda/attention_tile.cuh"
 
 /* ---- forward ---- */
@@ -46,7 +47,7 @@ static __global__ void __launch_bounds__(AT_THREADS, D == 128 ? 1 : 2)
     at_scores<TM, TN, D>(s, own, other, n);
     CU_UNROLL
     for (int i = 0; i < TM; i++) {
-      const at_interval seen = at_clip(first[i], last[i], j0, KEYS);
+      const at_interval seen = at_clip(first[i], last[i], j0);
       CU_UNROLL
       for (int c = 0; c < TN; c++) {
         const float x = a.scale * s[i][c];
@@ -66,7 +67,7 @@ static __global__ void __launch_bounds__(AT_THREADS, D == 128 ? 1 : 2)
     at_scores<TM, TN, D>(s, own, other, n);
     CU_UNROLL
     for (int i = 0; i < TM; i++) {
-      seen[i] = at_clip(first[i], last[i], j0, KEYS);
+      seen[i] = at_clip(first[i], last[i], j0);
       CU_UNROLL
       for (int c = 0; c < TN; c++) {
         const float x = m_exp(a.scale * s[i][c] - m[i]);
@@ -82,19 +83,10 @@ static __global__ void __launch_bounds__(AT_THREADS, D == 128 ? 1 : 2)
                            end - j0 < KEYS ? (int)(end - j0) : KEYS);
   }
 
-  __syncthreads();
-  CU_UNROLL
-  for (int i = 0; i < TM; i++) CU_UNROLL
-  for (int c = 0; c < 2; c++) {
-    const int lane = (int)((begin + tx + AT_SIDE * c - first[i]) & 31);
-    p[(ty + AT_SIDE * i) * LP + lane] = z[i][c];
-  }
-  __syncthreads();
   CU_UNROLL
   for (int i = 0; i < TM; i++) {
     const int64_t r = ty + AT_SIDE * i;
-    const float *const lanes = p + r * LP;
-    const float total = at_sum16(lanes[tx] + lanes[tx + AT_SIDE]);
+    const float total = at_sum16(z[i][0] + z[i][1]);
     if (r >= b.count) continue;
     float *const o = a.o + (b.r0 + r) * a.ldo + (int64_t)b.h * n;
     CU_UNROLL
@@ -165,7 +157,7 @@ static __global__ void __launch_bounds__(AT_THREADS, D == 64 ? 1 : 2)
     at_scores<TM, TN, D>(s, own_q, other, n);
     CU_UNROLL
     for (int i = 0; i < TM; i++) {
-      seen[i] = at_clip(first[i], last[i], j0, KEYS);
+      seen[i] = at_clip(first[i], last[i], j0);
       CU_UNROLL
       for (int c = 0; c < TN; c++) {
         const float prob = m_exp(a.scale * s[i][c] - m[i]) / z[i];
@@ -193,7 +185,8 @@ static __global__ void __launch_bounds__(AT_THREADS, D == 64 ? 1 : 2)
 /* ---- dkv: the own rows are keys, the others are query rows ---- */
 
 template <int D, int KEYS, int ROWS>
-static __global__ void __launch_bounds__(AT_THREADS, D == 64 ? 1 : 2) attention_dkv(const op_attention_back_args a) {
+static __global__ void __launch_bounds__(AT_THREADS, D == 128 ? 2 : 1)
+    attention_dkv(const op_attention_back_args a) {
   constexpr int TM = KEYS / AT_SIDE, TN = ROWS / AT_SIDE, G = D / 64, LD = D + 4, LP = ROWS + 4;
   CU_DYN_SMEM(float, smem);
   float *const own_k = smem, *const own_v = own_k + KEYS * LD, *const q = own_v + KEYS * LD,
@@ -234,7 +227,7 @@ static __global__ void __launch_bounds__(AT_THREADS, D == 64 ? 1 : 2) attention_
       at_scores<TM, TN, D>(s, own_k, q, n);
       at_scores<TM, TN, D>(dp, own_v, dout, n);
       CU_UNROLL
-      for (int i = 0; i < TM; i++) seen[i] = at_clip(first[i], last[i], r0, ROWS);
+      for (int i = 0; i < TM; i++) seen[i] = at_clip(first[i], last[i], r0);
       CU_UNROLL
       for (int c = 0; c < TN; c++) {
         const int col = tx + AT_SIDE * c;
@@ -282,7 +275,7 @@ static void launch_forward(const op_attention_args *const a, cuda_queue *const q
             dim3((unsigned)at_row_blocks(a->rows, a->n_heads, ROWS)), dim3(AT_THREADS), bytes, *a);
 }
 
-static void cuda_attention(const void *const args, cuda_queue *const queue) {
+void cuda_strict_attention(const void *const args, cuda_queue *const queue) {
   const op_attention_args *const a = (const op_attention_args *)args;
   if (a->head_size <= 64)
     a->rows > AT_SIDE ? launch_forward<64, 64, 64>(a, queue) : launch_forward<64, 16, 64>(a, queue);
@@ -300,7 +293,7 @@ static void launch_dq(const op_attention_back_args *const a, cuda_queue *const q
             dim3((unsigned)at_row_blocks(a->rows, a->n_heads, ROWS)), dim3(AT_THREADS), bytes, *a);
 }
 
-static void cuda_attention_dq(const void *const args, cuda_queue *const queue) {
+void cuda_strict_attention_dq(const void *const args, cuda_queue *const queue) {
   const op_attention_back_args *const a = (const op_attention_back_args *)args;
   if (a->head_size <= 64)
     launch_dq<64, 64, 64>(a, queue);
@@ -318,7 +311,7 @@ static void launch_dkv(const op_attention_back_args *const a, cuda_queue *const 
             dim3((unsigned)at_row_blocks(a->keys, a->n_kv_heads, KEYS)), dim3(AT_THREADS), bytes, *a);
 }
 
-static void cuda_attention_dkv(const void *const args, cuda_queue *const queue) {
+void cuda_strict_attention_dkv(const void *const args, cuda_queue *const queue) {
   const op_attention_back_args *const a = (const op_attention_back_args *)args;
   if (a->head_size <= 64)
     launch_dkv<64, 64, 32>(a, queue);
@@ -329,7 +322,7 @@ static void cuda_attention_dkv(const void *const args, cuda_queue *const queue) 
 }
 
 void cuda_register_attention(cuda_launch *table[OP_COUNT]) {
-  table[OP_ATTENTION] = cuda_attention;
-  table[OP_ATTENTION_DQ] = cuda_attention_dq;
-  table[OP_ATTENTION_DKV] = cuda_attention_dkv;
+  table[OP_ATTENTION] = cuda_strict_attention;
+  table[OP_ATTENTION_DQ] = cuda_strict_attention_dq;
+  table[OP_ATTENTION_DKV] = cuda_strict_attention_dkv;
 }

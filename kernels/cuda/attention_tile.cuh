@@ -13,6 +13,9 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/ops/attention.h"
 
+/* The strict launches (attention.cu), which the fast ones hand the head sizes to that they do not have. */
+cuda_launch cuda_strict_attention, cuda_strict_attention_dq, cuda_strict_attention_dkv;
+
 enum { AT_SIDE = 16, AT_THREADS = AT_SIDE * AT_SIDE };
 
 /* Unrolled so many times; the emulation's compiler chooses for itself. */
@@ -59,16 +62,16 @@ CU_FN void at_scores(float (&c)[TM][TN], const float *const own, const float *co
   }
 }
 
-/* The columns of this tile that an own row sees: from .. to, inclusive; none when from > to. */
+/* The columns of a tile that an own row sees: from .. to, inclusive, which may lie outside; none when from > to. */
 typedef struct at_interval {
   int from, to;
 } at_interval;
 
-CU_FN at_interval at_clip(const int64_t lo, const int64_t hi, const int64_t at, const int cols) {
-  const int64_t from = lo > at ? lo - at : 0, to = hi < at + cols ? hi - at : cols - 1;
+/* lo .. hi, counted from the first column of the tile (all of them fit in int32: spans do) */
+CU_FN at_interval at_clip(const int lo, const int hi, const int64_t at) {
   at_interval v;
-  v.from = from < cols ? (int)from : cols;
-  v.to = to < 0 ? -1 : (int)to;
+  v.from = lo - (int)at;
+  v.to = hi - (int)at;
   return v;
 }
 

@@ -19,51 +19,57 @@ enum { THREADS = 256, MOST_BLOCKS = 8192 };
 
 template <int TYPE>
 __global__ void __launch_bounds__(THREADS)
-    dequantize_kernel(const unsigned char *const w, const size_t row_bytes, const int64_t rows, const int64_t k,
-                      float *const slab, const int64_t ld) {
-  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < rows * k; i += (int64_t)gridDim.x * THREADS) {
+    dequantize_kernel(const unsigned char *const w, const size_t row_bytes, const int64_t rows,
+                      const int64_t k, float *const slab, const int64_t ld) {
+  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < rows * k;
+       i += (int64_t)gridDim.x * THREADS) {
     const int64_t row = i / k, e = i % k;
     slab[row * ld + e] = cu_weight<TYPE>(w + (size_t)row * row_bytes, e);
   }
 }
 
-__global__ void __launch_bounds__(THREADS) copy_kernel(const float *const from, const int64_t ldfrom, const int64_t rows,
-                                                       const int64_t n, float *const to, const int64_t ldto) {
-  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < rows * n; i += (int64_t)gridDim.x * THREADS)
+__global__ void __launch_bounds__(THREADS)
+    copy_kernel(const float *const from, const int64_t ldfrom, const int64_t rows, const int64_t n,
+                float *const to, const int64_t ldto) {
+  for (int64_t i = (int64_t)blockIdx.x * THREADS + threadIdx.x; i < rows * n;
+       i += (int64_t)gridDim.x * THREADS)
     to[i / n * ldto + i % n] = from[i / n * ldfrom + i % n];
 }
 
 dim3 blocks(const int64_t elements) {
   const int64_t b = (elements + THREADS - 1) / THREADS;
-  return dim3((unsigned)(b < MOST_BLOCKS ? b : MOST_BLOCKS));
+  return dim3((unsigned)(b < MOST_BLOCKS ? b : (int64_t)MOST_BLOCKS));
 }
 
 template <int TYPE>
-void dequantize_type(const unsigned char *const w, const size_t row_bytes, const int64_t rows, const int64_t k,
-                     float *const slab, const char *const where, cuda_queue *const queue) {
-  CU_LAUNCH(queue, where, (dequantize_kernel<TYPE>), blocks(rows * k), dim3(THREADS), 0, w, row_bytes, rows, k, slab,
-            fast_slab_ld(k));
+void dequantize_type(const unsigned char *const w, const size_t row_bytes, const int64_t rows,
+                     const int64_t k, float *const slab, const char *const where, cuda_queue *const queue) {
+  CU_LAUNCH(queue, where, (dequantize_kernel<TYPE>), blocks(rows * k), dim3(THREADS), 0, w, row_bytes, rows,
+            k, slab, fast_slab_ld(k));
 }
 
 void dequantize(const dtype type, const unsigned char *const w, const size_t row_bytes, const int64_t rows,
                 const int64_t k, float *const slab, const char *const where, cuda_queue *const queue) {
-  CU_WEIGHT_SWITCH(queue, where, type, TYPE,
-                   dequantize_type<TYPE>(w, row_bytes, rows, k, slab, where, queue))
+  CU_WEIGHT_SWITCH(queue, where, type, TYPE, dequantize_type<TYPE>(w, row_bytes, rows, k, slab, where, queue))
 }
 
+/* What cuBLAS takes for a matrix of no columns too. */
+int leading(const int64_t ld) { return (int)(ld < 1 ? 1 : ld); }
+
 /* C = A B + beta C, B float32 with `ldb` floats between stored rows. */
-void product(const gemm_problem &p, const float *const b, const int64_t ldb, const float beta, const char *const where,
-             cuda_queue *const queue) {
+void product(const gemm_problem &p, const float *const b, const int64_t ldb, const float beta,
+             const char *const where, cuda_queue *const queue) {
   static const float one = 1.0f;
   if (queue->error) return;
-  if (p.m > INT32_MAX || p.n > INT32_MAX || p.k > INT32_MAX || p.lda > INT32_MAX || ldb > INT32_MAX || p.ldc > INT32_MAX) {
+  if (p.m > INT32_MAX || p.n > INT32_MAX || p.k > INT32_MAX || p.lda > INT32_MAX || ldb > INT32_MAX ||
+      p.ldc > INT32_MAX) {
     cu_latch(queue, cudaErrorInvalidValue, where);
     return;
   }
-  const cublasStatus_t status =
-      cublasGemmEx((cublasHandle_t)queue->blas, p.b_by_n ? CUBLAS_OP_T : CUBLAS_OP_N, p.a_by_k ? CUBLAS_OP_T : CUBLAS_OP_N,
-                   (int)p.n, (int)p.m, (int)p.k, &one, b, CUDA_R_32F, (int)ldb, p.a, CUDA_R_32F, (int)p.lda, &beta, p.c,
-                   CUDA_R_32F, (int)p.ldc, CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_GEMM_DEFAULT);
+  const cublasStatus_t status = cublasGemmEx(
+      (cublasHandle_t)queue->blas, p.b_by_n ? CUBLAS_OP_T : CUBLAS_OP_N, p.a_by_k ? CUBLAS_OP_T : CUBLAS_OP_N,
+      (int)p.n, (int)p.m, (int)p.k, &one, b, CUDA_R_32F, leading(ldb), p.a, CUDA_R_32F, leading(p.lda), &beta,
+      p.c, CUDA_R_32F, leading(p.ldc), CUBLAS_COMPUTE_32F_FAST_TF32, CUBLAS_GEMM_DEFAULT);
   if (status != CUBLAS_STATUS_SUCCESS) {
     queue->error = 1000 + (int)status;
     queue->where = where;
@@ -103,21 +109,25 @@ void matmul_dw(const void *const args, cuda_queue *const queue) {
 
 } // namespace
 
-void cuda_gemm_fast(const gemm_problem *const p, float *const slab, const char *const where, cuda_queue *const queue) {
+void cuda_gemm_fast(const gemm_problem *const p, float *const slab, const char *const where,
+                    cuda_queue *const queue) {
   if (p->m < 1 || p->n < 1) return;
   if (p->c0 && p->c0 != p->c)
-    CU_LAUNCH(queue, where, copy_kernel, blocks(p->m * p->n), dim3(THREADS), 0, p->c0, p->ldc0, p->m, p->n, p->c, p->ldc);
+    CU_LAUNCH(queue, where, copy_kernel, blocks(p->m * p->n), dim3(THREADS), 0, p->c0, p->ldc0, p->m, p->n,
+              p->c, p->ldc);
   const float beta = p->c0 ? 1.0f : 0.0f;
   if (p->b_type == DTYPE_F32) {
     product(*p, (const float *)p->b, (int64_t)(p->b_row_bytes / 4), beta, where, queue);
     return;
   }
-  const int64_t n_stored = p->b_by_n ? p->n : p->k, row = p->b_by_n ? p->k : p->n, most = fast_slab_rows(row, n_stored);
+  const int64_t n_stored = p->b_by_n ? p->n : p->k, row = p->b_by_n ? p->k : p->n,
+                most = fast_slab_rows(row, n_stored);
   for (int64_t first = 0; first < n_stored; first += most) {
     const int64_t rows = n_stored - first < most ? n_stored - first : most;
-    dequantize(p->b_type, (const unsigned char *)p->b + (size_t)first * p->b_row_bytes, p->b_row_bytes, rows, row, slab,
-               where, queue);
-    product(part(*p, first, rows), slab, fast_slab_ld(row), p->b_by_n || first == 0 ? beta : 1.0f, where, queue);
+    dequantize(p->b_type, (const unsigned char *)p->b + (size_t)first * p->b_row_bytes, p->b_row_bytes, rows,
+               row, slab, where, queue);
+    product(part(*p, first, rows), slab, fast_slab_ld(row), p->b_by_n || first == 0 ? beta : 1.0f, where,
+            queue);
   }
 }
 

@@ -32,17 +32,18 @@ static inline gemm_problem cuda_problem(const int64_t m, const int64_t n, const 
   return p;
 }
 
-static inline void cuda_problem_a(gemm_problem *const p, const float *const a, const int64_t lda, const bool by_k) {
+static inline void cuda_problem_a(gemm_problem *const p, const float *const a, const int64_t lda,
+                                  const bool by_k) {
   p->a = a, p->lda = lda, p->a_by_k = by_k;
 }
 
-static inline void cuda_problem_b(gemm_problem *const p, const void *const b, const dtype type, const size_t row_bytes,
-                                  const bool by_n) {
+static inline void cuda_problem_b(gemm_problem *const p, const void *const b, const dtype type,
+                                  const size_t row_bytes, const bool by_n) {
   p->b = b, p->b_type = type, p->b_row_bytes = row_bytes, p->b_by_n = by_n;
 }
 
-static inline void cuda_problem_c(gemm_problem *const p, const float *const c0, const int64_t ldc0, float *const c,
-                                  const int64_t ldc) {
+static inline void cuda_problem_c(gemm_problem *const p, const float *const c0, const int64_t ldc0,
+                                  float *const c, const int64_t ldc) {
   p->c0 = c0, p->ldc0 = ldc0, p->c = c, p->ldc = ldc;
 }
 

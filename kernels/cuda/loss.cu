@@ -25,7 +25,8 @@ __device__ __forceinline__ float block_max(const float mine, float *const of_war
 }
 
 /* Row r0 + blockIdx.x: maximum, sum, loss, and dz over the logits. */
-__global__ void __launch_bounds__(THREADS) rows_kernel(const loss_args a, const int64_t r0, const int64_t ld) {
+__global__ void __launch_bounds__(THREADS)
+    rows_kernel(const loss_args a, const int64_t r0, const int64_t ld) {
   CU_DYN_SMEM(float, shared); /* two pieces; the maximum of each warp; the sum */
   float *const of_warp = shared + 2 * PIECE, *const sum = of_warp + WARPS;
   const int64_t r = r0 + blockIdx.x, n = a.n_vocab;
@@ -65,8 +66,8 @@ __global__ void __launch_bounds__(THREADS) rows_kernel(const loss_args a, const 
 
 const char NAME[] = "linear_cross_entropy";
 
-void logits(const loss_args *const a, const int64_t r0, const int64_t rows, cuda_gemm *const gemm, float *const slab,
-            cuda_queue *const queue) {
+void logits(const loss_args *const a, const int64_t r0, const int64_t rows, cuda_gemm *const gemm,
+            float *const slab, cuda_queue *const queue) {
   const int64_t ld = loss_ld(a->n_vocab);
   gemm_problem p = cuda_problem(rows, a->n_vocab, a->n);
   cuda_problem_a(&p, a->x + r0 * a->ldx, a->ldx, false);
@@ -82,8 +83,9 @@ void logits(const loss_args *const a, const int64_t r0, const int64_t rows, cuda
 }
 
 /* grad += dz^T in, for dW (in is x) and dB (in is u). */
-void weights(const loss_args *const a, const int64_t rows, const int64_t n, const float *const in, const int64_t ldin,
-             float *const grad, const int64_t ldgrad, cuda_gemm *const gemm, float *const slab, cuda_queue *const queue) {
+void weights(const loss_args *const a, const int64_t rows, const int64_t n, const float *const in,
+             const int64_t ldin, float *const grad, const int64_t ldgrad, cuda_gemm *const gemm,
+             float *const slab, cuda_queue *const queue) {
   gemm_problem p = cuda_problem(a->n_vocab, n, rows);
   cuda_problem_a(&p, a->logits, loss_ld(a->n_vocab), true);
   cuda_problem_b(&p, in, DTYPE_F32, (size_t)ldin * 4, false);
@@ -92,9 +94,9 @@ void weights(const loss_args *const a, const int64_t rows, const int64_t n, cons
 }
 
 /* out = dz m, for dx (m is W) and du (m is B). */
-void inputs(const loss_args *const a, const int64_t rows, const int64_t n, const void *const m, const dtype type,
-            const size_t row_bytes, float *const out, const int64_t ldout, cuda_gemm *const gemm, float *const slab,
-            cuda_queue *const queue) {
+void inputs(const loss_args *const a, const int64_t rows, const int64_t n, const void *const m,
+            const dtype type, const size_t row_bytes, float *const out, const int64_t ldout,
+            cuda_gemm *const gemm, float *const slab, cuda_queue *const queue) {
   gemm_problem p = cuda_problem(rows, n, a->n_vocab);
   cuda_problem_a(&p, a->logits, loss_ld(a->n_vocab), false);
   cuda_problem_b(&p, m, type, row_bytes, false);
@@ -102,7 +104,8 @@ void inputs(const loss_args *const a, const int64_t rows, const int64_t n, const
   gemm(&p, slab, NAME, queue);
 }
 
-void strict_gemm(const gemm_problem *const p, float *const slab, const char *const where, cuda_queue *const queue) {
+void strict_gemm(const gemm_problem *const p, float *const slab, const char *const where,
+                 cuda_queue *const queue) {
   (void)slab;
   cuda_gemm_strict(p, CUDA_TILE_AUTO, where, queue);
 }
@@ -118,17 +121,19 @@ void cuda_loss_chunks(const op_linear_cross_entropy_args *const a, cuda_gemm *co
   for (int64_t r0 = 0; r0 < a->rows; r0 += a->chunk) {
     const int64_t rows = a->rows - r0 < a->chunk ? a->rows - r0 : a->chunk;
     logits(a, r0, rows, gemm, slab, queue);
-    CU_LAUNCH(queue, NAME, rows_kernel, dim3((unsigned)rows), dim3(THREADS), (2 * PIECE + WARPS + 1) * sizeof(float),
-              *a, r0, loss_ld(a->n_vocab));
-    if (a->dw)
-      weights(a, rows, a->n, a->x + r0 * a->ldx, a->ldx, a->dw, a->lddw, gemm, slab, queue);
-    if (a->db)
-      weights(a, rows, a->r, a->u + r0 * a->ldu, a->ldu, a->db, a->lddb, gemm, slab, queue);
+    CU_LAUNCH(queue, NAME, rows_kernel, dim3((unsigned)rows), dim3(THREADS),
+              (2 * PIECE + WARPS + 1) * sizeof(float), *a, r0, loss_ld(a->n_vocab));
+    if (a->dw) weights(a, rows, a->n, a->x + r0 * a->ldx, a->ldx, a->dw, a->lddw, gemm, slab, queue);
+    if (a->db) weights(a, rows, a->r, a->u + r0 * a->ldu, a->ldu, a->db, a->lddb, gemm, slab, queue);
     if (a->dx)
-      inputs(a, rows, a->n, a->w, a->w_type, a->w_row_bytes, a->dx + r0 * a->lddx, a->lddx, gemm, slab, queue);
+      inputs(a, rows, a->n, a->w, a->w_type, a->w_row_bytes, a->dx + r0 * a->lddx, a->lddx, gemm, slab,
+             queue);
     if (a->du)
-      inputs(a, rows, a->r, a->b, DTYPE_F32, (size_t)a->ldb * 4, a->du + r0 * a->lddu, a->lddu, gemm, slab, queue);
+      inputs(a, rows, a->r, a->b, DTYPE_F32, (size_t)a->ldb * 4, a->du + r0 * a->lddu, a->lddu, gemm, slab,
+             queue);
   }
 }
 
-void cuda_register_loss(cuda_launch *table[OP_COUNT]) { table[OP_LINEAR_CROSS_ENTROPY] = linear_cross_entropy; }
+void cuda_register_loss(cuda_launch *table[OP_COUNT]) {
+  table[OP_LINEAR_CROSS_ENTROPY] = linear_cross_entropy;
+}

@@ -28,8 +28,9 @@ template <int T, bool BY_K> struct share {
 
 /* Stored rows [first_line, lines) and elements [first, n) of a matrix, TYPE its type; 0 beyond. */
 template <int R, int TYPE, bool BY_K>
-__device__ __forceinline__ void fetch(const void *const matrix, const int64_t row_bytes, const int64_t first_line,
-                                      const int64_t lines, const int64_t first, const int64_t n, float out[R]) {
+__device__ __forceinline__ void fetch(const void *const matrix, const int64_t row_bytes,
+                                      const int64_t first_line, const int64_t lines, const int64_t first,
+                                      const int64_t n, float out[R]) {
   using S = share<SIDE * R, BY_K>;
   const int64_t i = first + S::along(), line = first_line + S::line();
   const char *row = (const char *)matrix + line * row_bytes;
@@ -40,7 +41,8 @@ __device__ __forceinline__ void fetch(const void *const matrix, const int64_t ro
 }
 
 template <int R, bool A_BY_K>
-__device__ __forceinline__ void fetch_a(const gemm_problem &p, const int64_t m0, const int64_t k0, float out[R]) {
+__device__ __forceinline__ void fetch_a(const gemm_problem &p, const int64_t m0, const int64_t k0,
+                                        float out[R]) {
   if (A_BY_K)
     fetch<R, DTYPE_F32, true>(p.a, p.lda * 4, k0, p.k, m0, p.m, out);
   else
@@ -48,7 +50,8 @@ __device__ __forceinline__ void fetch_a(const gemm_problem &p, const int64_t m0,
 }
 
 template <int R, int TYPE, bool B_BY_N>
-__device__ __forceinline__ void fetch_b(const gemm_problem &p, const int64_t n0, const int64_t k0, float out[R]) {
+__device__ __forceinline__ void fetch_b(const gemm_problem &p, const int64_t n0, const int64_t k0,
+                                        float out[R]) {
   if (B_BY_N)
     fetch<R, TYPE, false>(p.b, (int64_t)p.b_row_bytes, n0, p.n, k0, p.k, out);
   else
@@ -66,13 +69,13 @@ template <int R, bool BY_K> __device__ __forceinline__ void put(float *const pie
 
 template <int R> __device__ __forceinline__ void take(const float *const row, const int side, float out[R]) {
   if constexpr (R >= 4) {
-CU_UNROLL
+    CU_UNROLL
     for (int i = 0; i < R; i += 4) {
       const float4 v = *(const float4 *)(row + own<R>(side, i));
       out[i] = v.x, out[i + 1] = v.y, out[i + 2] = v.z, out[i + 3] = v.w;
     }
   } else {
-CU_UNROLL
+    CU_UNROLL
     for (int i = 0; i < R; i++) out[i] = row[own<R>(side, i)];
   }
 }
@@ -83,10 +86,11 @@ __device__ __forceinline__ void step(const float *const a, const float *const b,
   float x[R], w[R];
   take<R>(a + kk * (SIDE * R + PAD), ty, x);
   take<R>(b + kk * (SIDE * R + PAD), tx, w);
-CU_UNROLL
-  for (int i = 0; i < R; i++)
-CU_UNROLL
+  CU_UNROLL
+  for (int i = 0; i < R; i++) {
+    CU_UNROLL
     for (int j = 0; j < R; j++) c[i][j] = m_fma(x[i], w[j], c[i][j]);
+  }
 }
 
 template <int R, int TYPE, bool A_BY_K, bool B_BY_N>
@@ -96,13 +100,14 @@ __global__ void __launch_bounds__(THREADS, R == 8 ? 1 : 2) product_kernel(const 
   const int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
   const int64_t m0 = (int64_t)blockIdx.y * T, n0 = (int64_t)blockIdx.x * T;
   float c[R][R], a_next[R], b_next[R];
-CU_UNROLL
-  for (int i = 0; i < R; i++)
-CU_UNROLL
+  CU_UNROLL
+  for (int i = 0; i < R; i++) {
+    CU_UNROLL
     for (int j = 0; j < R; j++) {
       const int64_t m = m0 + own<R>(ty, i), n = n0 + own<R>(tx, j);
       c[i][j] = p.c0 && m < p.m && n < p.n ? p.c0[m * p.ldc0 + n] : 0.0f;
     }
+  }
   fetch_a<R, A_BY_K>(p, m0, 0, a_next);
   fetch_b<R, TYPE, B_BY_N>(p, n0, 0, b_next);
   int now = 0;
@@ -114,19 +119,20 @@ CU_UNROLL
     if (k0 + DEPTH <= p.k) {
       fetch_a<R, A_BY_K>(p, m0, k0 + DEPTH, a_next);
       fetch_b<R, TYPE, B_BY_N>(p, n0, k0 + DEPTH, b_next);
-CU_UNROLL
+      CU_UNROLL
       for (int kk = 0; kk < DEPTH; kk++) step<R>(a, b, kk, ty, tx, c);
     } else {
       for (int kk = 0; kk < (int)(p.k - k0); kk++) step<R>(a, b, kk, ty, tx, c);
     }
   }
-CU_UNROLL
-  for (int i = 0; i < R; i++)
-CU_UNROLL
+  CU_UNROLL
+  for (int i = 0; i < R; i++) {
+    CU_UNROLL
     for (int j = 0; j < R; j++) {
       const int64_t m = m0 + own<R>(ty, i), n = n0 + own<R>(tx, j);
       if (m < p.m && n < p.n) p.c[m * p.ldc + n] = c[i][j];
     }
+  }
 }
 
 template <int R, int TYPE, bool A_BY_K, bool B_BY_N>
@@ -184,9 +190,15 @@ void cuda_gemm_strict(const gemm_problem *const p, const cuda_tile tile, const c
                       cuda_queue *const queue) {
   if (p->m < 1 || p->n < 1) return;
   switch (tile == CUDA_TILE_AUTO ? choose(*p) : tile) {
-  case CUDA_TILE_128: launch_tile<8>(*p, where, queue); break;
-  case CUDA_TILE_64: launch_tile<4>(*p, where, queue); break;
-  default: launch_tile<2>(*p, where, queue); break;
+  case CUDA_TILE_128:
+    launch_tile<8>(*p, where, queue);
+    break;
+  case CUDA_TILE_64:
+    launch_tile<4>(*p, where, queue);
+    break;
+  default:
+    launch_tile<2>(*p, where, queue);
+    break;
   }
 }
 

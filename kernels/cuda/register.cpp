@@ -1,9 +1,6 @@
 /* Fills the table of CUDA launches, families in the order of the op table, fast ones last. */
 #include "kernels/cuda/register.h"
 
-/* A family that may have no fast launches. */
-extern "C" __attribute__((weak)) void cuda_register_fast_attention(cuda_launch *table[OP_COUNT]);
-
 void cuda_launches(const bool fast, cuda_launch *table[OP_COUNT]) {
   for (int i = 0; i < OP_COUNT; i++) table[i] = nullptr;
   cuda_register_basic(table);
@@ -16,6 +13,6 @@ void cuda_launches(const bool fast, cuda_launch *table[OP_COUNT]) {
   cuda_register_step(table);
   if (!fast) return;
   cuda_register_fast_matmul(table);
-  if (cuda_register_fast_attention != nullptr) cuda_register_fast_attention(table);
+  cuda_register_fast_attention(table);
   cuda_register_fast_loss(table);
 }

@@ -6,18 +6,15 @@
 
 #include "kernels/quant/dtype.h"
 
-#ifndef FAST_SLAB_BYTES /* a test may want many slabs of a small W */
-enum { FAST_SLAB_BYTES = 16 << 20 };
-#endif
-enum { FAST_SLAB_ROWS = 32768 };
+enum { FAST_SLAB_BYTES = 16 << 20, FAST_SLAB_ROWS = 32768 };
 
 /* Floats between two rows: 16-byte aligned, as tensor cores like it. */
 static inline int64_t fast_slab_ld(const int64_t k) { return (k + 3) & ~(int64_t)3; }
 
 /* Rows of W [k, n] that are dequantized at once: at least 1; a multiple of 64 where W does not fit whole. */
 static inline int64_t fast_slab_rows(const int64_t k, const int64_t n) {
-  int64_t rows = k > 0 ? FAST_SLAB_BYTES / 4 / fast_slab_ld(k) : FAST_SLAB_ROWS;
-  if (rows > FAST_SLAB_ROWS) rows = FAST_SLAB_ROWS;
+  int64_t rows = FAST_SLAB_ROWS;
+  if (k > 0 && FAST_SLAB_BYTES / 4 / fast_slab_ld(k) < rows) rows = FAST_SLAB_BYTES / 4 / fast_slab_ld(k);
   if (rows >= n) return n > 0 ? n : 1;
   return rows >= 64 ? rows / 64 * 64 : rows > 0 ? rows : 1;
 }

@@ -65,11 +65,14 @@ const char *wrong(const matrix &m, const int rows, const int cols, const int bat
   return nullptr;
 }
 
-cublasStatus_t product(const char *const who, const cublasHandle_t h, const cublasOperation_t ta, const cublasOperation_t tb,
-                       const int m, const int n, const int k, const float alpha, const matrix a, const matrix b,
-                       const float beta, const matrix c, const int batch, const cublasComputeType_t compute) {
-  if (!handles.count(h)) return refuse(CUBLAS_STATUS_NOT_INITIALIZED, who, "a handle that is destroyed or was never created");
-  if (m < 0 || n < 0 || k < 0 || batch < 0) return refuse(CUBLAS_STATUS_INVALID_VALUE, who, "a negative dimension");
+cublasStatus_t product(const char *const who, const cublasHandle_t h, const cublasOperation_t ta,
+                       const cublasOperation_t tb, const int m, const int n, const int k, const float alpha,
+                       const matrix a, const matrix b, const float beta, const matrix c, const int batch,
+                       const cublasComputeType_t compute) {
+  if (!handles.count(h))
+    return refuse(CUBLAS_STATUS_NOT_INITIALIZED, who, "a handle that is destroyed or was never created");
+  if (m < 0 || n < 0 || k < 0 || batch < 0)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, who, "a negative dimension");
   const bool na = ta == CUBLAS_OP_N, nb = tb == CUBLAS_OP_N;
   const char *why = wrong(a, na ? m : k, na ? k : m, batch);
   if (!why) why = wrong(b, nb ? k : n, nb ? n : k, batch);
@@ -80,7 +83,8 @@ cublasStatus_t product(const char *const who, const cublasHandle_t h, const cubl
   if (compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_PEDANTIC && a.type != CUDA_R_32F)
     return refuse(CUBLAS_STATUS_NOT_SUPPORTED, who, "a fast compute type is for float32 operands");
   if (!h->workspace)
-    return refuse(CUBLAS_STATUS_EXECUTION_FAILED, who, "no workspace: cublasSetWorkspace is missing, or a later cublasSetStream undid it");
+    return refuse(CUBLAS_STATUS_EXECUTION_FAILED, who,
+                  "no workspace: cublasSetWorkspace is missing, or a later cublasSetStream undid it");
   const bool pedantic = h->math == CUBLAS_PEDANTIC_MATH || compute == CUBLAS_COMPUTE_32F_PEDANTIC;
   float (*narrow)(float) = nullptr;
   if (!pedantic && a.type == CUDA_R_32F) {
@@ -143,7 +147,9 @@ cublasStatus_t cublasDestroy_v2(const cublasHandle_t h) {
   delete h;
   return CUBLAS_STATUS_SUCCESS;
 }
-cublasStatus_t cublasGetVersion_v2(cublasHandle_t, int *const v) { return *v = 130000, CUBLAS_STATUS_SUCCESS; }
+cublasStatus_t cublasGetVersion_v2(cublasHandle_t, int *const v) {
+  return *v = 130000, CUBLAS_STATUS_SUCCESS;
+}
 cublasStatus_t cublasSetStream_v2(const cublasHandle_t h, const cudaStream_t s) {
   NEED_HANDLE(h);
   if (!stream_alive(s)) return refuse(CUBLAS_STATUS_INVALID_VALUE, __func__, "a stream that is destroyed");
@@ -154,17 +160,20 @@ cublasStatus_t cublasSetStream_v2(const cublasHandle_t h, const cudaStream_t s) 
 }
 cublasStatus_t cublasSetWorkspace_v2(const cublasHandle_t h, void *const p, const size_t n) {
   NEED_HANDLE(h);
-  if ((uintptr_t)p % 256) return refuse(CUBLAS_STATUS_INVALID_VALUE, __func__, "a workspace that is not 256-byte aligned");
+  if ((uintptr_t)p % 256)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, __func__, "a workspace that is not 256-byte aligned");
   if (!inside_allocation(p, n))
-    return refuse(CUBLAS_STATUS_INVALID_VALUE, __func__, "a workspace that is not inside one live device allocation");
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, __func__,
+                  "a workspace that is not inside one live device allocation");
   h->workspace = p;
   h->workspace_bytes = n;
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasSetPointerMode_v2(const cublasHandle_t h, const cublasPointerMode_t mode) {
   NEED_HANDLE(h);
-  return mode == CUBLAS_POINTER_MODE_HOST ? CUBLAS_STATUS_SUCCESS
-                                          : refuse(CUBLAS_STATUS_NOT_SUPPORTED, __func__, "scalars on the device");
+  return mode == CUBLAS_POINTER_MODE_HOST
+             ? CUBLAS_STATUS_SUCCESS
+             : refuse(CUBLAS_STATUS_NOT_SUPPORTED, __func__, "scalars on the device");
 }
 cublasStatus_t cublasSetMathMode(const cublasHandle_t h, const cublasMath_t mode) {
   NEED_HANDLE(h);
@@ -173,30 +182,34 @@ cublasStatus_t cublasSetMathMode(const cublasHandle_t h, const cublasMath_t mode
 }
 cublasStatus_t cublasSetAtomicsMode(const cublasHandle_t h, const cublasAtomicsMode_t mode) {
   NEED_HANDLE(h);
-  return mode == CUBLAS_ATOMICS_NOT_ALLOWED ? CUBLAS_STATUS_SUCCESS
-                                            : refuse(CUBLAS_STATUS_NOT_SUPPORTED, __func__, "atomics change bits");
+  return mode == CUBLAS_ATOMICS_NOT_ALLOWED
+             ? CUBLAS_STATUS_SUCCESS
+             : refuse(CUBLAS_STATUS_NOT_SUPPORTED, __func__, "atomics change bits");
 }
-cublasStatus_t cublasSgemm_v2(const cublasHandle_t h, const cublasOperation_t ta, const cublasOperation_t tb, const int m,
-                              const int n, const int k, const float *const alpha, const float *const a, const int lda,
-                              const float *const b, const int ldb, const float *const beta, float *const c, const int ldc) {
-  return product(__func__, h, ta, tb, m, n, k, *alpha, {a, CUDA_R_32F, lda, 0}, {b, CUDA_R_32F, ldb, 0}, *beta,
-                 {c, CUDA_R_32F, ldc, 0}, 1, CUBLAS_COMPUTE_32F);
+cublasStatus_t cublasSgemm_v2(const cublasHandle_t h, const cublasOperation_t ta, const cublasOperation_t tb,
+                              const int m, const int n, const int k, const float *const alpha,
+                              const float *const a, const int lda, const float *const b, const int ldb,
+                              const float *const beta, float *const c, const int ldc) {
+  return product(__func__, h, ta, tb, m, n, k, *alpha, {a, CUDA_R_32F, lda, 0}, {b, CUDA_R_32F, ldb, 0},
+                 *beta, {c, CUDA_R_32F, ldc, 0}, 1, CUBLAS_COMPUTE_32F);
 }
-cublasStatus_t cublasGemmEx(const cublasHandle_t h, const cublasOperation_t ta, const cublasOperation_t tb, const int m,
-                            const int n, const int k, const void *const alpha, const void *const a, const cudaDataType at,
-                            const int lda, const void *const b, const cudaDataType bt, const int ldb, const void *const beta,
-                            void *const c, const cudaDataType ct, const int ldc, const cublasComputeType_t compute,
+cublasStatus_t cublasGemmEx(const cublasHandle_t h, const cublasOperation_t ta, const cublasOperation_t tb,
+                            const int m, const int n, const int k, const void *const alpha,
+                            const void *const a, const cudaDataType at, const int lda, const void *const b,
+                            const cudaDataType bt, const int ldb, const void *const beta, void *const c,
+                            const cudaDataType ct, const int ldc, const cublasComputeType_t compute,
                             cublasGemmAlgo_t) {
   return product(__func__, h, ta, tb, m, n, k, *(const float *)alpha, {a, at, lda, 0}, {b, bt, ldb, 0},
                  *(const float *)beta, {c, ct, ldc, 0}, 1, compute);
 }
-cublasStatus_t cublasGemmStridedBatchedEx(const cublasHandle_t h, const cublasOperation_t ta, const cublasOperation_t tb,
-                                          const int m, const int n, const int k, const void *const alpha,
-                                          const void *const a, const cudaDataType at, const int lda, const long long sa,
-                                          const void *const b, const cudaDataType bt, const int ldb, const long long sb,
-                                          const void *const beta, void *const c, const cudaDataType ct, const int ldc,
-                                          const long long sc, const int batch, const cublasComputeType_t compute,
-                                          cublasGemmAlgo_t) {
+cublasStatus_t cublasGemmStridedBatchedEx(const cublasHandle_t h, const cublasOperation_t ta,
+                                          const cublasOperation_t tb, const int m, const int n, const int k,
+                                          const void *const alpha, const void *const a, const cudaDataType at,
+                                          const int lda, const long long sa, const void *const b,
+                                          const cudaDataType bt, const int ldb, const long long sb,
+                                          const void *const beta, void *const c, const cudaDataType ct,
+                                          const int ldc, const long long sc, const int batch,
+                                          const cublasComputeType_t compute, cublasGemmAlgo_t) {
   return product(__func__, h, ta, tb, m, n, k, *(const float *)alpha, {a, at, lda, sa}, {b, bt, ldb, sb},
                  *(const float *)beta, {c, ct, ldc, sc}, batch, compute);
 }

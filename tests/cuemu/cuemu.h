@@ -29,8 +29,8 @@
 #undef __launch_bounds__
 #undef __align__
 #define CUEMU_PAD_NAME2(n) cuemu_pad_##n
-#define CUEMU_PAD_NAME(n) CUEMU_PAD_NAME2(n)
-#define CUEMU_IN_SHARED __attribute__((section("cushared"), used))
+#define CUEMU_PAD_NAME(n)  CUEMU_PAD_NAME2(n)
+#define CUEMU_IN_SHARED    __attribute__((section("cushared"), used))
 #define __shared__                                                                                           \
   static CUEMU_IN_SHARED __attribute__((aligned(1))) char CUEMU_PAD_NAME(__COUNTER__)[] = CUEMU_PAD_TEXT;    \
   static CUEMU_IN_SHARED __attribute__((aligned(16)))
@@ -38,11 +38,11 @@
 #define __global__
 #define __device__
 #define __host__
-#define __constant__ static const
+#define __constant__    static const
 #define __forceinline__ inline __attribute__((always_inline))
-#define __noinline__ __attribute__((noinline))
+#define __noinline__    __attribute__((noinline))
 #define __launch_bounds__(...)
-#define __align__(n) __attribute__((aligned(n)))
+#define __align__(n)         __attribute__((aligned(n)))
 #define CU_DYN_SMEM(T, name) T *const name = reinterpret_cast<T *>(cuemu::dynamic_shared)
 
 namespace cuemu {
@@ -83,8 +83,8 @@ template <class... P> struct bound_call final : kernel_call {
   }
   void run() override { std::apply(kernel, arguments); }
 };
-void submit(const char *name, const void *kernel, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-            kernel_call *call); /* takes the call */
+void submit(const char *name, const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+            cudaStream_t stream, kernel_call *call); /* takes the call */
 
 template <class... P, class... A>
 void submit_launch(const char *const name, void (*const kernel)(P...), const dim3 grid, const dim3 block,
@@ -108,31 +108,32 @@ T shuffle(const warp_op op, const unsigned mask, const T value, const unsigned a
 } // namespace cuemu
 
 #define threadIdx (cuemu::current->index)
-#define blockIdx (cuemu::block_index)
-#define blockDim (cuemu::block_size)
-#define gridDim (cuemu::grid_size)
+#define blockIdx  (cuemu::block_index)
+#define blockDim  (cuemu::block_size)
+#define gridDim   (cuemu::grid_size)
 static const int warpSize __attribute__((unused)) = 32;
 
 #define CUEMU_HERE __FILE__, __LINE__
-#define CUEMU_BARRIER(op, predicate) cuemu::block_barrier(cuemu::block_op::op, predicate, CUEMU_HERE, __COUNTER__)
-#define __syncthreads() ((void)CUEMU_BARRIER(sync, false))
-#define __syncthreads_or(p) CUEMU_BARRIER(any, (p) != 0)
-#define __syncthreads_and(p) CUEMU_BARRIER(all, (p) != 0)
+#define CUEMU_BARRIER(op, predicate)                                                                         \
+  cuemu::block_barrier(cuemu::block_op::op, predicate, CUEMU_HERE, __COUNTER__)
+#define __syncthreads()        ((void)CUEMU_BARRIER(sync, false))
+#define __syncthreads_or(p)    CUEMU_BARRIER(any, (p) != 0)
+#define __syncthreads_and(p)   CUEMU_BARRIER(all, (p) != 0)
 #define __syncthreads_count(p) CUEMU_BARRIER(count, (p) != 0)
 
 #define CUEMU_FIRST(first, ...) (first)
 #define CUEMU_SHUFFLE(op, mask, value, argument, ...)                                                        \
   cuemu::shuffle(cuemu::warp_op::op, mask, value, (unsigned)(argument), CUEMU_FIRST(__VA_ARGS__), CUEMU_HERE)
-#define __shfl_sync(m, v, ...) CUEMU_SHUFFLE(shfl, m, v, __VA_ARGS__, 32, 0)
-#define __shfl_up_sync(m, v, ...) CUEMU_SHUFFLE(shfl_up, m, v, __VA_ARGS__, 32, 0)
+#define __shfl_sync(m, v, ...)      CUEMU_SHUFFLE(shfl, m, v, __VA_ARGS__, 32, 0)
+#define __shfl_up_sync(m, v, ...)   CUEMU_SHUFFLE(shfl_up, m, v, __VA_ARGS__, 32, 0)
 #define __shfl_down_sync(m, v, ...) CUEMU_SHUFFLE(shfl_down, m, v, __VA_ARGS__, 32, 0)
-#define __shfl_xor_sync(m, v, ...) CUEMU_SHUFFLE(shfl_xor, m, v, __VA_ARGS__, 32, 0)
+#define __shfl_xor_sync(m, v, ...)  CUEMU_SHUFFLE(shfl_xor, m, v, __VA_ARGS__, 32, 0)
 #define __ballot_sync(m, p)                                                                                  \
   ((unsigned)cuemu::warp_collective(cuemu::warp_op::ballot, m, (p) != 0, 0, 32, CUEMU_HERE))
-#define __any_sync(m, p) (__ballot_sync(m, p) != 0)
-#define __all_sync(m, p) (__ballot_sync(m, p) == (m))
+#define __any_sync(m, p)    (__ballot_sync(m, p) != 0)
+#define __all_sync(m, p)    (__ballot_sync(m, p) == (m))
 #define CUEMU_SYNCWARP_1(m) ((void)cuemu::warp_collective(cuemu::warp_op::sync, m, 0, 0, 32, CUEMU_HERE))
-#define __syncwarp(...) CUEMU_SYNCWARP_1((cuemu::full_or(__VA_ARGS__)))
+#define __syncwarp(...)     CUEMU_SYNCWARP_1((cuemu::full_or(__VA_ARGS__)))
 
 namespace cuemu {
 inline unsigned full_or(const unsigned mask = 0xffffffffu) { return mask; }

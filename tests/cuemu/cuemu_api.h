@@ -59,26 +59,29 @@ CUEMU_BLAS_FUNCTIONS(CUEMU_PROTOTYPE)
 #undef CUEMU_PROTOTYPE
 
 /* What the toolkit's headers add for C++, and the names that they give to the second version of cuBLAS. */
-#define cudaStreamLegacy ((cudaStream_t)0x1)
+#define cudaStreamLegacy    ((cudaStream_t)0x1)
 #define cudaStreamPerThread ((cudaStream_t)0x2)
-template <class T> static inline cudaError_t cudaMalloc(T **const p, const size_t n) { return cudaMalloc((void **)p, n); }
+template <class T> static inline cudaError_t cudaMalloc(T **const p, const size_t n) {
+  return cudaMalloc((void **)p, n);
+}
 template <class T> static inline cudaError_t cudaMallocHost(T **const p, const size_t n) {
   return cudaMallocHost((void **)p, n);
 }
 template <class T>
-static inline cudaError_t cudaFuncSetAttribute(T *const function, const enum cudaFuncAttribute which, const int value) {
+static inline cudaError_t cudaFuncSetAttribute(T *const function, const enum cudaFuncAttribute which,
+                                               const int value) {
   return cudaFuncSetAttribute((const void *)function, which, value);
 }
 template <class T>
 static inline cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *const out, T *const function) {
   return cudaFuncGetAttributes(out, (const void *)function);
 }
-#define cublasCreate cublasCreate_v2
-#define cublasDestroy cublasDestroy_v2
-#define cublasSetStream cublasSetStream_v2
-#define cublasSetWorkspace cublasSetWorkspace_v2
+#define cublasCreate         cublasCreate_v2
+#define cublasDestroy        cublasDestroy_v2
+#define cublasSetStream      cublasSetStream_v2
+#define cublasSetWorkspace   cublasSetWorkspace_v2
 #define cublasSetPointerMode cublasSetPointerMode_v2
-#define cublasGetVersion cublasGetVersion_v2
-#define cublasSgemm cublasSgemm_v2
+#define cublasGetVersion     cublasGetVersion_v2
+#define cublasSgemm          cublasSgemm_v2
 
 #endif

@@ -21,9 +21,9 @@ void cuemu_set_memory(size_t bytes);
  * and returns its error. */
 void cuemu_collect(bool collect);
 void cuemu_clear(void);
-unsigned cuemu_faults(void);   /* of kernels, since the last clear */
-unsigned cuemu_misuses(void);  /* of the API, since the last clear */
-const char *cuemu_text(void);  /* of the last of either; "" : none */
+unsigned cuemu_faults(void);  /* of kernels, since the last clear */
+unsigned cuemu_misuses(void); /* of the API, since the last clear */
+const char *cuemu_text(void); /* of the last of either; "" : none */
 
 /* For the launches enqueued from here on (a captured one keeps it): a kernel may touch these ranges only, and write only
  * those with `written`. With no list (cuemu_operands_any) every live allocation may be touched. */

@@ -3,10 +3,18 @@
 #define STINT_TESTS_CUEMU_CUEMU_TYPES_H
 
 #define CUEMU_VECTORS(T, name)                                                                               \
-  struct name##1 { T x; };                                                                                   \
-  struct alignas(2 * sizeof(T)) name##2 { T x, y; };                                                         \
-  struct name##3 { T x, y, z; };                                                                             \
-  struct alignas(4 * sizeof(T) > 16 ? 16 : 4 * sizeof(T)) name##4 { T x, y, z, w; };                         \
+  struct name##1 {                                                                                           \
+    T x;                                                                                                     \
+  };                                                                                                         \
+  struct alignas(2 * sizeof(T)) name##2 {                                                                    \
+    T x, y;                                                                                                  \
+  };                                                                                                         \
+  struct name##3 {                                                                                           \
+    T x, y, z;                                                                                               \
+  };                                                                                                         \
+  struct alignas(4 * sizeof(T) > 16 ? 16 : 4 * sizeof(T)) name##4 {                                          \
+    T x, y, z, w;                                                                                            \
+  };                                                                                                         \
   static inline name##2 make_##name##2(const T x, const T y) { return {x, y}; }                              \
   static inline name##3 make_##name##3(const T x, const T y, const T z) { return {x, y, z}; }                \
   static inline name##4 make_##name##4(const T x, const T y, const T z, const T w) { return {x, y, z, w}; }

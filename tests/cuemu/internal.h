@@ -71,7 +71,8 @@ void memory_begin_launch(const launch &l);
 void memory_end_launch();
 void memory_block_barrier();
 void memory_warp_sync(unsigned warp);
-void check_range(const void *p, size_t bytes, bool write, const void *pc); /* for what a kernel touches through us */
+void check_range(const void *p, size_t bytes, bool write,
+                 const void *pc); /* for what a kernel touches through us */
 
 /* report.cpp */
 void report_fault(const std::string &text);

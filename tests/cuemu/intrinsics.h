@@ -108,7 +108,9 @@ struct alignas(4) __nv_bfloat162 {
 struct alignas(4) __half2 {
   __half x, y;
 };
-static inline float __bfloat162float(const __nv_bfloat16 h) { return __uint_as_float((unsigned)h.bits << 16); }
+static inline float __bfloat162float(const __nv_bfloat16 h) {
+  return __uint_as_float((unsigned)h.bits << 16);
+}
 static inline __nv_bfloat16 __float2bfloat16_rn(const float f) {
   const unsigned u = __float_as_uint(f);
   if ((u & 0x7fffffffu) > 0x7f800000u) return {(uint16_t)0x7fff};

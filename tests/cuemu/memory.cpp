@@ -61,7 +61,8 @@ void find_pads() {
       for (size_t k = 0; k < text; k++) pads[i + k] = true;
 }
 
-bool ordered(const access &a, const access &b) { /* a before b, by a barrier or because one thread made both */
+bool ordered(const access &a,
+             const access &b) { /* a before b, by a barrier or because one thread made both */
   if (a.thread == b.thread || a.block_clock != b.block_clock) return true;
   return a.thread >> 5 == b.thread >> 5 && a.warp_clock != b.warp_clock;
 }
@@ -79,7 +80,8 @@ void check_word(cell &c, const access &a, const bool write) {
   if (write) {
     for (const access &r : c.reads)
       if ((r.bytes & a.bytes) && !ordered(r, a))
-        fail_at(a.pc, r.pc, "read at ", "writes shared memory that thread %u read with no barrier between", r.thread);
+        fail_at(a.pc, r.pc, "read at ", "writes shared memory that thread %u read with no barrier between",
+                r.thread);
     c.write = a;
     c.written |= a.bytes;
   } else {
@@ -103,7 +105,8 @@ void check_static(const char *const p, const size_t bytes, const bool write, con
   const size_t offset = (size_t)(p - __start_cushared);
   for (size_t i = offset; i < offset + bytes; i++)
     if (i >= pads.size() || pads[i])
-      fail_at(pc, nullptr, "", "%s %zu bytes outside its variable of shared memory", write ? "writes" : "reads", bytes);
+      fail_at(pc, nullptr, "", "%s %zu bytes outside its variable of shared memory",
+              write ? "writes" : "reads", bytes);
   check_shared(MAX_SHARED_BYTES + offset, bytes, write, pc);
 }
 
@@ -120,12 +123,13 @@ void check_device(const char *const p, const size_t bytes, const bool write, con
         last_operand = &o;
         return;
       }
-    fail_at(pc, nullptr, "", "%s %zu bytes of device memory at %p, outside the op's %s", write ? "writes" : "reads",
-            bytes, (const void *)p, write ? "destinations and workspace" : "operands");
+    fail_at(pc, nullptr, "", "%s %zu bytes of device memory at %p, outside the op's %s",
+            write ? "writes" : "reads", bytes, (const void *)p,
+            write ? "destinations and workspace" : "operands");
   }
   if (!inside_allocation(p, bytes))
-    fail_at(pc, nullptr, "", "%s %zu bytes at %p, outside every live device allocation", write ? "writes" : "reads",
-            bytes, (const void *)p);
+    fail_at(pc, nullptr, "", "%s %zu bytes at %p, outside every live device allocation",
+            write ? "writes" : "reads", bytes, (const void *)p);
 }
 
 inline void check(const void *const address, const size_t bytes, const bool write, const void *const pc) {
@@ -137,14 +141,15 @@ inline void check(const void *const address, const size_t bytes, const bool writ
   } else if (p >= (char *)dynamic_shared && p < (char *)dynamic_shared + MAX_SHARED_BYTES) {
     const size_t offset = (size_t)(p - (char *)dynamic_shared);
     if (offset + bytes > dynamic_bytes)
-      fail_at(pc, nullptr, "", "%s %zu bytes at %zu of %zu bytes of dynamic shared memory", write ? "writes" : "reads",
-              bytes, offset, dynamic_bytes);
+      fail_at(pc, nullptr, "", "%s %zu bytes at %zu of %zu bytes of dynamic shared memory",
+              write ? "writes" : "reads", bytes, offset, dynamic_bytes);
     check_shared(offset, bytes, write, pc);
   } else if (__start_cushared && p >= __start_cushared && p < __stop_cushared) {
     check_static(p, bytes, write, pc);
   } else if (p >= __executable_start && p < _end) {
     if (write)
-      fail_at(pc, nullptr, "", "writes a variable of the program (static shared memory inside a template? use CU_DYN_SMEM)");
+      fail_at(pc, nullptr, "",
+              "writes a variable of the program (static shared memory inside a template? use CU_DYN_SMEM)");
   } else if (write || p < call_begin || p + bytes > call_end) {
     fail_at(pc, nullptr, "", "%s %zu bytes of host memory at %p", write ? "writes" : "reads", bytes, address);
   }
@@ -225,7 +230,8 @@ extern "C" {
 void __ubsan_handle_type_mismatch_v1(const cuemu_mismatch *m, uintptr_t p);
 void __ubsan_handle_type_mismatch_v1(const cuemu_mismatch *const m, const uintptr_t p) {
   if (cuemu::current)
-    cuemu::fail("%s:%u: an access at %p, which is not aligned to %u", m->file, m->line, (void *)p, 1u << m->log_alignment);
+    cuemu::fail("%s:%u: an access at %p, which is not aligned to %u", m->file, m->line, (void *)p,
+                1u << m->log_alignment);
 }
 }
 #endif

@@ -75,7 +75,8 @@ const char *cuemu_text(void) { return text.c_str(); }
 void cuemu_seed(const unsigned s) { seed = s; }
 
 #define CUEMU_NAME(name, value)                                                                              \
-  case value: return #name;
+  case value:                                                                                                \
+    return #name;
 const char *cudaGetErrorName(const cudaError_t e) {
   switch ((int)e) { CUEMU_ERRORS(CUEMU_NAME) }
   return "an unknown error";

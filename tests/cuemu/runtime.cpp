@@ -40,7 +40,8 @@ bool take_range() {
   return false;
 }
 
-const std::pair<const char *const, allocation> *find(const std::map<const char *, allocation> &all, const void *const p) {
+const std::pair<const char *const, allocation> *find(const std::map<const char *, allocation> &all,
+                                                     const void *const p) {
   auto i = all.upper_bound((const char *)p);
   if (i == all.begin()) return nullptr;
   --i;
@@ -52,7 +53,8 @@ cudaError_t allocate(void **const p, const size_t n, const char *const who) {
   counts.mallocs++;
   if (n == 0) return cudaSuccess;
   const size_t mapped = (n + GRAIN_BYTES - 1) / GRAIN_BYTES * GRAIN_BYTES;
-  if (mapped < n || mapped_bytes + mapped > device_bytes || !take_range() || range_used + mapped + GAP_BYTES > RANGE_BYTES)
+  if (mapped < n || mapped_bytes + mapped > device_bytes || !take_range() ||
+      range_used + mapped + GAP_BYTES > RANGE_BYTES)
     return misuse(cudaErrorMemoryAllocation, who, "over the device's memory");
   char *const q = range + range_used;
   mprotect(q, mapped, PROT_READ | PROT_WRITE);
@@ -71,7 +73,8 @@ cudaError_t allocate(void **const p, const size_t n, const char *const who) {
 cudaError_t release(void *const p, const char *const who) {
   if (!p) return cudaSuccess;
   const auto i = device_allocations.find((const char *)p);
-  if (i == device_allocations.end()) return misuse(cudaErrorInvalidValue, who, "not a live device allocation");
+  if (i == device_allocations.end())
+    return misuse(cudaErrorInvalidValue, who, "not a live device allocation");
   drain_all();
   mprotect(p, i->second.mapped_bytes, PROT_NONE);
   madvise(p, i->second.mapped_bytes, MADV_DONTNEED);
@@ -85,7 +88,9 @@ cudaError_t release(void *const p, const char *const who) {
 
 unsigned live_allocations() { return (unsigned)(device_allocations.size() + pinned_allocations.size()); }
 
-bool in_device_range(const void *const p) { return range && (char *)p >= range && (char *)p < range + RANGE_BYTES; }
+bool in_device_range(const void *const p) {
+  return range && (char *)p >= range && (char *)p < range + RANGE_BYTES;
+}
 
 bool inside_allocation(const void *const p, const size_t bytes) {
   const auto *const a = find(device_allocations, p);
@@ -130,15 +135,32 @@ cudaError_t cudaSetDevice(const int d) {
 cudaError_t cudaDeviceGetAttribute(int *const v, const enum cudaDeviceAttr which, const int d) {
   RETURN_IF(cudaSetDevice(d));
   switch (which) {
-  case cudaDevAttrClockRate: *v = 1000000; break;
-  case cudaDevAttrMultiProcessorCount: *v = 4; break;
-  case cudaDevAttrMemoryClockRate: *v = 1000000; break;
-  case cudaDevAttrGlobalMemoryBusWidth: *v = 256; break;
-  case cudaDevAttrL2CacheSize: *v = 4 << 20; break;
-  case cudaDevAttrComputeCapabilityMajor: *v = 9; break;
-  case cudaDevAttrComputeCapabilityMinor: *v = 0; break;
-  case cudaDevAttrMaxSharedMemoryPerBlockOptin: *v = MAX_SHARED_BYTES; break;
-  default: return misuse(cudaErrorInvalidValue, __func__, "an attribute that is not emulated");
+  case cudaDevAttrClockRate:
+    *v = 1000000;
+    break;
+  case cudaDevAttrMultiProcessorCount:
+    *v = 4;
+    break;
+  case cudaDevAttrMemoryClockRate:
+    *v = 1000000;
+    break;
+  case cudaDevAttrGlobalMemoryBusWidth:
+    *v = 256;
+    break;
+  case cudaDevAttrL2CacheSize:
+    *v = 4 << 20;
+    break;
+  case cudaDevAttrComputeCapabilityMajor:
+    *v = 9;
+    break;
+  case cudaDevAttrComputeCapabilityMinor:
+    *v = 0;
+    break;
+  case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+    *v = MAX_SHARED_BYTES;
+    break;
+  default:
+    return misuse(cudaErrorInvalidValue, __func__, "an attribute that is not emulated");
   }
   return cudaSuccess;
 }
@@ -166,7 +188,8 @@ cudaError_t cudaMemGetInfo(size_t *const free_bytes, size_t *const total) {
 }
 cudaError_t cudaDeviceReset(void) {
   drain_all();
-  if (!device_allocations.empty()) return misuse(cudaErrorInvalidValue, __func__, "device memory is still allocated");
+  if (!device_allocations.empty())
+    return misuse(cudaErrorInvalidValue, __func__, "device memory is still allocated");
   return cudaSuccess;
 }
 
@@ -182,12 +205,14 @@ cudaError_t cudaFree(void *const p) {
 }
 /* In a capture both become nodes of the graph, and whoever walks it finds them. */
 cudaError_t cudaMallocAsync(void **const p, const size_t n, const cudaStream_t s) {
-  RETURN_IF(enqueue(s, node_kind::alloc, [] {}, __func__));
+  RETURN_IF(enqueue(
+      s, node_kind::alloc, [] {}, __func__));
   return allocate(p, n, __func__);
 }
 cudaError_t cudaFreeAsync(void *const p, const cudaStream_t s) {
   const bool recorded = capturing();
-  RETURN_IF(enqueue(s, node_kind::release, [] {}, __func__));
+  RETURN_IF(enqueue(
+      s, node_kind::release, [] {}, __func__));
   return recorded ? cudaSuccess : release(p, __func__);
 }
 cudaError_t cudaMallocHost(void **const p, const size_t n) {
@@ -195,7 +220,8 @@ cudaError_t cudaMallocHost(void **const p, const size_t n) {
   RETURN_IF(refuse_in_capture(__func__));
   counts.pinned_mallocs++;
   const size_t mapped = (n + 4095) / 4096 * 4096;
-  void *const q = mmap(nullptr, mapped ? mapped : 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void *const q =
+      mmap(nullptr, mapped ? mapped : 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (q == MAP_FAILED) return misuse(cudaErrorMemoryAllocation, __func__, "no host memory");
   pinned_allocations[(const char *)q] = {n, mapped ? mapped : 4096};
   counts.pinned_bytes += n;
@@ -215,11 +241,12 @@ cudaError_t cudaFreeHost(void *const p) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void *const to, const void *const from, const size_t n, const enum cudaMemcpyKind kind,
-                            const cudaStream_t s) {
+cudaError_t cudaMemcpyAsync(void *const to, const void *const from, const size_t n,
+                            const enum cudaMemcpyKind kind, const cudaStream_t s) {
   const bool to_device = in_device_range(to), from_device = in_device_range(from);
   const int pair = (to_device ? 1 : 0) + (from_device ? 2 : 0);
-  const enum cudaMemcpyKind is = (enum cudaMemcpyKind)pair; /* HostToHost, HostToDevice, DeviceToHost, DeviceToDevice */
+  const enum cudaMemcpyKind is =
+      (enum cudaMemcpyKind)pair; /* HostToHost, HostToDevice, DeviceToHost, DeviceToDevice */
   if (kind != cudaMemcpyDefault && kind != is)
     return misuse(cudaErrorInvalidMemcpyDirection, __func__, "the direction does not match the pointers");
   if (n && ((to_device && !inside_allocation(to, n)) || (from_device && !inside_allocation(from, n))))
@@ -228,13 +255,17 @@ cudaError_t cudaMemcpyAsync(void *const to, const void *const from, const size_t
   if (a < b + n && b < a + n) return misuse(cudaErrorInvalidValue, __func__, "the ranges overlap");
   /* pageable memory is read before the call returns; pinned memory when the stream gets there */
   if (!from_device && !find(pinned_allocations, from)) {
-    if (capturing()) return misuse(cudaErrorStreamCaptureUnsupported, __func__, "pageable memory in a capture");
+    if (capturing())
+      return misuse(cudaErrorStreamCaptureUnsupported, __func__, "pageable memory in a capture");
     auto copy = std::make_shared<std::vector<char>>(b, b + n);
-    return enqueue(s, node_kind::copy, [=] { memcpy(to, copy->data(), n); }, __func__);
+    return enqueue(
+        s, node_kind::copy, [=] { memcpy(to, copy->data(), n); }, __func__);
   }
-  return enqueue(s, node_kind::copy, [=] { memcpy(to, from, n); }, __func__);
+  return enqueue(
+      s, node_kind::copy, [=] { memcpy(to, from, n); }, __func__);
 }
-cudaError_t cudaMemcpy(void *const to, const void *const from, const size_t n, const enum cudaMemcpyKind kind) {
+cudaError_t cudaMemcpy(void *const to, const void *const from, const size_t n,
+                       const enum cudaMemcpyKind kind) {
   RETURN_IF(refuse_in_capture(__func__));
   RETURN_IF(cudaMemcpyAsync(to, from, n, kind, nullptr));
   return cudaStreamSynchronize(nullptr);
@@ -242,14 +273,16 @@ cudaError_t cudaMemcpy(void *const to, const void *const from, const size_t n, c
 cudaError_t cudaMemsetAsync(void *const p, const int value, const size_t n, const cudaStream_t s) {
   if (n && !inside_allocation(p, n))
     return misuse(cudaErrorInvalidValue, __func__, "a range that is not inside one live device allocation");
-  return enqueue(s, node_kind::set, [=] { memset(p, value, n); }, __func__);
+  return enqueue(
+      s, node_kind::set, [=] { memset(p, value, n); }, __func__);
 }
 cudaError_t cudaMemset(void *const p, const int value, const size_t n) {
   RETURN_IF(refuse_in_capture(__func__));
   return cudaMemsetAsync(p, value, n, nullptr);
 }
 
-cudaError_t cudaFuncSetAttribute(const void *const kernel, const enum cudaFuncAttribute which, const int value) {
+cudaError_t cudaFuncSetAttribute(const void *const kernel, const enum cudaFuncAttribute which,
+                                 const int value) {
   if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
   if (value < 0 || value > (int)MAX_SHARED_BYTES)
     return misuse(cudaErrorInvalidValue, __func__, "more shared memory than a block can have (227 KiB)");
@@ -262,5 +295,4 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *const a, const void
   a->maxDynamicSharedSizeBytes = (int)shared_limit(kernel);
   return cudaSuccess;
 }
-
 }

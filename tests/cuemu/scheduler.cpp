@@ -62,8 +62,9 @@ std::vector<pending_copy> pending;
 uint64_t random_state = 1;
 
 const char *op_text(const thread &t) {
-  static const char *const warp_text[] = {"__shfl_sync",   "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync",
-                                          "__ballot_sync", "__syncwarp",     "a warp gather"};
+  static const char *const warp_text[] = {"__shfl_sync",     "__shfl_up_sync", "__shfl_down_sync",
+                                          "__shfl_xor_sync", "__ballot_sync",  "__syncwarp",
+                                          "a warp gather"};
   static const char *const block_text[] = {"__syncthreads", "__syncthreads_or", "__syncthreads_and",
                                            "__syncthreads_count"};
   return t.at_block_op ? block_text[(int)t.barrier] : warp_text[(int)t.collective];
@@ -82,8 +83,10 @@ asm(".text\n.type cuemu_switch,@function\ncuemu_switch:\n"
     ".size cuemu_switch,.-cuemu_switch\n");
 void jump(fiber *const from, fiber *const to) { cuemu_switch(&from->sp, to->sp); }
 void arm(fiber *const f) {
-  const size_t color = ((size_t)(f - fibers) * 320 & 4095) & ~(size_t)63; /* stacks spread over the cache sets */
-  void **s = (void **)(f->stack + STACK_BYTES - color) - 1; /* (rsp + 8) % 16 == 0 on entry, as after a call */
+  const size_t color =
+      ((size_t)(f - fibers) * 320 & 4095) & ~(size_t)63; /* stacks spread over the cache sets */
+  void **s =
+      (void **)(f->stack + STACK_BYTES - color) - 1; /* (rsp + 8) % 16 == 0 on entry, as after a call */
   *--s = (void *)fiber_main;
   s -= 6;
   memset(s, 0, 6 * sizeof *s);
@@ -104,7 +107,8 @@ fiber *take_fiber() {
   if (n_free_fibers) return free_fibers[--n_free_fibers];
   const size_t slot = STACK_BYTES + STACK_GUARD_BYTES;
   if (!stacks) {
-    stacks = (char *)mmap(nullptr, slot * MAX_THREADS, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    stacks = (char *)mmap(nullptr, slot * MAX_THREADS, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                          -1, 0);
     if (stacks == (char *)MAP_FAILED) abort();
   }
   fiber *const f = &fibers[n_fibers];
@@ -130,8 +134,8 @@ std::string format_text(const char *const format, va_list list) {
 
 std::string where() {
   char text[256];
-  snprintf(text, sizeof text, "%s, block (%u,%u,%u), thread (%u,%u,%u): ", kernel_name, block_index.x, block_index.y,
-           block_index.z, current->index.x, current->index.y, current->index.z);
+  snprintf(text, sizeof text, "%s, block (%u,%u,%u), thread (%u,%u,%u): ", kernel_name, block_index.x,
+           block_index.y, block_index.z, current->index.x, current->index.y, current->index.z);
   return text;
 }
 
@@ -151,8 +155,8 @@ const std::string &waiters() { /* static: a fault leaves without unwinding */
     char text[512];
     const bool waits = t.state == thread_state::at_barrier || t.state == thread_state::at_warp_op;
     if (waits)
-      snprintf(text, sizeof text, "\n    threads %u..%u wait at %s:%d in %s (mask %08x)", i, j - 1, t.file, t.line,
-               op_text(t), t.mask);
+      snprintf(text, sizeof text, "\n    threads %u..%u wait at %s:%d in %s (mask %08x)", i, j - 1, t.file,
+               t.line, op_text(t), t.mask);
     else
       snprintf(text, sizeof text, "\n    threads %u..%u %s", i, j - 1,
                t.state == thread_state::done ? "have exited" : "can run");
@@ -210,27 +214,35 @@ void open_barrier() { /* if every live thread waits at it */
 }
 
 unsigned shuffle_source(const thread &t) {
-  const int lane = (int)(t.linear & 31), width = (int)t.width, low = lane & ~(width - 1), high = low + width - 1;
+  const int lane = (int)(t.linear & 31), width = (int)t.width, low = lane & ~(width - 1),
+            high = low + width - 1;
   const int a = (int)t.argument;
   switch (t.collective) {
-  case warp_op::shfl: return (unsigned)(low + (a & (width - 1)));
-  case warp_op::shfl_up: return (unsigned)(lane - a < low ? lane : lane - a);
-  case warp_op::shfl_down: return (unsigned)(lane + a > high ? lane : lane + a);
-  default: return (unsigned)((lane ^ a) > high ? lane : lane ^ a);
+  case warp_op::shfl:
+    return (unsigned)(low + (a & (width - 1)));
+  case warp_op::shfl_up:
+    return (unsigned)(lane - a < low ? lane : lane - a);
+  case warp_op::shfl_down:
+    return (unsigned)(lane + a > high ? lane : lane + a);
+  default:
+    return (unsigned)((lane ^ a) > high ? lane : lane ^ a);
   }
 }
 
 void complete_warp(thread *const me) { /* if all lanes of my mask wait with my operation */
   const unsigned base = me->linear & ~31u, m = me->mask, index = me->linear >> 5;
   warp &w = warps[index];
-  if (m & w.done) fail("%s:%d: %s with mask %08x names exited or absent lanes %08x", me->file, me->line, op_text(*me), m, m & w.done);
+  if (m & w.done)
+    fail("%s:%d: %s with mask %08x names exited or absent lanes %08x", me->file, me->line, op_text(*me), m,
+         m & w.done);
   if ((w.waiting & m) != m) return;
   thread *list[32];
   unsigned n = 0, votes = 0;
   for (unsigned lane = 0; lane < 32; lane++) {
     if (!(m >> lane & 1)) continue;
     thread &o = threads[base + lane];
-    if (o.mask != m || o.collective != me->collective) fail("lanes of a warp in different operations:%s", waiters().c_str());
+    if (o.mask != m || o.collective != me->collective)
+      fail("lanes of a warp in different operations:%s", waiters().c_str());
     votes |= (unsigned)(o.value != 0) << lane;
     list[n++] = &o;
   }
@@ -239,7 +251,8 @@ void complete_warp(thread *const me) { /* if all lanes of my mask wait with my o
     if (t.collective <= warp_op::shfl_xor) {
       const unsigned source = shuffle_source(t);
       if (!(m >> source & 1))
-        fail("%s:%d: %s: lane %u reads lane %u, which is not in mask %08x", t.file, t.line, op_text(t), t.linear & 31, source, m);
+        fail("%s:%d: %s: lane %u reads lane %u, which is not in mask %08x", t.file, t.line, op_text(t),
+             t.linear & 31, source, m);
       t.result = threads[base + source].value;
     } else if (t.collective == warp_op::ballot) {
       t.result = votes;
@@ -334,7 +347,8 @@ void fail(const char *const format, ...) {
   leave();
 }
 
-void fail_at(const void *const pc, const void *const other_pc, const char *const other, const char *const format, ...) {
+void fail_at(const void *const pc, const void *const other_pc, const char *const other,
+             const char *const format, ...) {
   va_list list;
   va_start(list, format);
   fault = where() + format_text(format, list);
@@ -348,7 +362,8 @@ bool on_stack(const void *const p) {
   return stacks && (char *)p >= stacks && (char *)p < stacks + (STACK_BYTES + STACK_GUARD_BYTES) * n_fibers;
 }
 
-int block_barrier(const block_op op, const bool predicate, const char *const file, const int line, const int site) {
+int block_barrier(const block_op op, const bool predicate, const char *const file, const int line,
+                  const int site) {
   thread *const t = self();
   t->at_block_op = true;
   t->barrier = op;
@@ -380,7 +395,8 @@ uint64_t warp_collective(const warp_op op, const unsigned mask, const uint64_t v
   counts.warp_ops++;
   if (!(mask >> (t->linear & 31) & 1))
     fail("%s:%d: %s by lane %u, which is not in mask %08x", file, line, op_text(*t), t->linear & 31, mask);
-  if (width == 0 || width > 32 || (width & (width - 1))) fail("%s:%d: %s of width %u", file, line, op_text(*t), width);
+  if (width == 0 || width > 32 || (width & (width - 1)))
+    fail("%s:%d: %s of width %u", file, line, op_text(*t), width);
   t->state = thread_state::at_warp_op;
   warps[t->linear >> 5].waiting |= 1u << (t->linear & 31);
   complete_warp(t);
@@ -388,7 +404,8 @@ uint64_t warp_collective(const warp_op op, const unsigned mask, const uint64_t v
   return t->result;
 }
 
-void warp_gather(const void *const in, void *const out, const size_t bytes, const char *const file, const int line) {
+void warp_gather(const void *const in, void *const out, const size_t bytes, const char *const file,
+                 const int line) {
   thread *const t = self();
   t->given = in;
   t->taken = out;

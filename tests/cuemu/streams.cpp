@@ -105,12 +105,15 @@ cudaError_t refuse_in_capture(const char *const function) {
   return misuse(cudaErrorStreamCaptureUnsupported, function, "while a stream is being captured");
 }
 
-cudaError_t enqueue(const cudaStream_t handle, const node_kind kind, std::function<void()> f, const char *const who) {
+cudaError_t enqueue(const cudaStream_t handle, const node_kind kind, std::function<void()> f,
+                    const char *const who) {
   if (sticky_error) return last_error = sticky_error;
   CUstream_st *const s = find(handle);
-  if (!s) return misuse(cudaErrorInvalidResourceHandle, who, "a stream that is destroyed or was never created");
+  if (!s)
+    return misuse(cudaErrorInvalidResourceHandle, who, "a stream that is destroyed or was never created");
   if (s->capture) {
-    if (capture_invalid) return misuse(cudaErrorStreamCaptureInvalidated, who, "the capture has been invalidated");
+    if (capture_invalid)
+      return misuse(cudaErrorStreamCaptureInvalidated, who, "the capture has been invalidated");
     auto node = std::make_unique<CUgraphNode_st>();
     node->kind = kind;
     node->run = std::move(f);
@@ -120,7 +123,8 @@ cudaError_t enqueue(const cudaStream_t handle, const node_kind kind, std::functi
   if (s == &legacy) {
     if (capture) {
       capture_invalid = true;
-      return misuse(cudaErrorStreamCaptureImplicit, who, "the legacy stream used while a stream is being captured");
+      return misuse(cudaErrorStreamCaptureImplicit, who,
+                    "the legacy stream used while a stream is being captured");
     }
     for (CUstream_st *const o : streams)
       if (o->blocking) drain_one(o);
@@ -131,20 +135,22 @@ cudaError_t enqueue(const cudaStream_t handle, const node_kind kind, std::functi
   return cudaSuccess;
 }
 
-void submit(const char *const name, const void *const kernel, const dim3 grid, const dim3 block, const size_t shared_bytes,
-            const cudaStream_t stream, kernel_call *const call) {
+void submit(const char *const name, const void *const kernel, const dim3 grid, const dim3 block,
+            const size_t shared_bytes, const cudaStream_t stream, kernel_call *const call) {
   launch l = {name, kernel, grid, block, shared_bytes, std::shared_ptr<kernel_call>(call), operands};
   const uint64_t n = (uint64_t)block.x * block.y * block.z;
-  if (n == 0 || n > MAX_THREADS || block.z > 64 || (uint64_t)grid.x * grid.y * grid.z == 0 || grid.x > 0x7fffffffu ||
-      grid.y > 65535 || grid.z > 65535) {
+  if (n == 0 || n > MAX_THREADS || block.z > 64 || (uint64_t)grid.x * grid.y * grid.z == 0 ||
+      grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535) {
     misuse(cudaErrorInvalidConfiguration, name, "the grid or the block is empty or too large");
     return;
   }
   if (shared_bytes > shared_limit(kernel)) {
-    misuse(cudaErrorInvalidValue, name, "more dynamic shared memory than the kernel may have (cudaFuncSetAttribute)");
+    misuse(cudaErrorInvalidValue, name,
+           "more dynamic shared memory than the kernel may have (cudaFuncSetAttribute)");
     return;
   }
-  enqueue(stream, node_kind::kernel, [l] { run(l); }, name);
+  enqueue(
+      stream, node_kind::kernel, [l] { run(l); }, name);
 }
 
 } // namespace cuemu
@@ -157,7 +163,8 @@ using namespace cuemu;
     if (e_) return e_;                                                                                       \
   } while (0)
 #define NEED(alive, what)                                                                                    \
-  if (!(alive)) return misuse(cudaErrorInvalidResourceHandle, __func__, what " that is destroyed or was never created")
+  if (!(alive))                                                                                              \
+  return misuse(cudaErrorInvalidResourceHandle, __func__, what " that is destroyed or was never created")
 
 extern "C" {
 
@@ -188,7 +195,9 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *const out, const unsigned fl
   streams.insert(*out);
   return cudaSuccess;
 }
-cudaError_t cudaStreamCreate(cudaStream_t *const out) { return cudaStreamCreateWithFlags(out, cudaStreamDefault); }
+cudaError_t cudaStreamCreate(cudaStream_t *const out) {
+  return cudaStreamCreateWithFlags(out, cudaStreamDefault);
+}
 cudaError_t cudaStreamDestroy(const cudaStream_t s) {
   NEED(streams.count(s), "a stream");
   if (s->capture) return misuse(cudaErrorInvalidValue, __func__, "the stream is being captured");
@@ -220,7 +229,9 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *const out, const unsigned flag
   events.insert(*out);
   return cudaSuccess;
 }
-cudaError_t cudaEventCreate(cudaEvent_t *const out) { return cudaEventCreateWithFlags(out, cudaEventDefault); }
+cudaError_t cudaEventCreate(cudaEvent_t *const out) {
+  return cudaEventCreateWithFlags(out, cudaEventDefault);
+}
 cudaError_t cudaEventDestroy(const cudaEvent_t e) {
   NEED(events.count(e), "an event");
   drain_all();
@@ -256,7 +267,8 @@ cudaError_t cudaStreamWaitEvent(const cudaStream_t h, const cudaEvent_t e, unsig
     s->capture = e->capture;
     return cudaSuccess;
   }
-  if (s->capture) return misuse(cudaErrorInvalidValue, __func__, "a captured stream waits for an event from outside");
+  if (s->capture)
+    return misuse(cudaErrorInvalidValue, __func__, "a captured stream waits for an event from outside");
   if (e->recorded) s->queue.push_back({nullptr, e, e->recorded}); /* never recorded: nothing to wait for */
   return cudaSuccess;
 }
@@ -283,7 +295,8 @@ cudaError_t cudaEventElapsedTime(float *const ms, const cudaEvent_t a, const cud
 cudaError_t cudaStreamBeginCapture(const cudaStream_t h, enum cudaStreamCaptureMode) {
   CUstream_st *const s = find(h);
   NEED(s, "a stream");
-  if (s == &legacy) return misuse(cudaErrorStreamCaptureUnsupported, __func__, "the legacy stream cannot be captured");
+  if (s == &legacy)
+    return misuse(cudaErrorStreamCaptureUnsupported, __func__, "the legacy stream cannot be captured");
   if (capture) return misuse(cudaErrorInvalidValue, __func__, "a capture is going on");
   capture = s->capture = new CUgraph_st();
   capture_from = s;
@@ -294,7 +307,7 @@ cudaError_t cudaStreamBeginCapture(const cudaStream_t h, enum cudaStreamCaptureM
 cudaError_t cudaStreamIsCapturing(const cudaStream_t h, enum cudaStreamCaptureStatus *const out) {
   CUstream_st *const s = find(h);
   NEED(s, "a stream");
-  *out = !s->capture ? cudaStreamCaptureStatusNone
+  *out = !s->capture       ? cudaStreamCaptureStatusNone
          : capture_invalid ? cudaStreamCaptureStatusInvalidated
                            : cudaStreamCaptureStatusActive;
   return cudaSuccess;
@@ -304,7 +317,8 @@ cudaError_t cudaStreamEndCapture(const cudaStream_t h, cudaGraph_t *const out) {
   CUstream_st *const s = find(h);
   NEED(s, "a stream");
   if (!s->capture) return misuse(cudaErrorInvalidValue, __func__, "the stream is not being captured");
-  if (s != capture_from) return misuse(cudaErrorStreamCaptureUnmatched, __func__, "another stream began the capture");
+  if (s != capture_from)
+    return misuse(cudaErrorStreamCaptureUnmatched, __func__, "another stream began the capture");
   CUgraph_st *const g = capture;
   for (CUstream_st *const o : streams)
     if (o->capture == g) o->capture = nullptr;
@@ -332,7 +346,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *const out, const cudaGraph_t g
 }
 cudaError_t cudaGraphUpload(const cudaGraphExec_t x, const cudaStream_t s) {
   NEED(execs.count(x), "an instantiated graph");
-  return enqueue(s, node_kind::host, [] {}, __func__);
+  return enqueue(
+      s, node_kind::host, [] {}, __func__);
 }
 cudaError_t cudaGraphLaunch(const cudaGraphExec_t x, const cudaStream_t s) {
   NEED(execs.count(x), "an instantiated graph");
@@ -365,8 +380,9 @@ cudaError_t cudaGraphGetNodes(const cudaGraph_t g, cudaGraphNode_t *const nodes,
   return cudaSuccess;
 }
 cudaError_t cudaGraphNodeGetType(const cudaGraphNode_t node, enum cudaGraphNodeType *const out) {
-  static const enum cudaGraphNodeType types[] = {cudaGraphNodeTypeKernel, cudaGraphNodeTypeMemcpy, cudaGraphNodeTypeMemset,
-                                                 cudaGraphNodeTypeHost, cudaGraphNodeTypeMemAlloc, cudaGraphNodeTypeMemFree};
+  static const enum cudaGraphNodeType types[] = {cudaGraphNodeTypeKernel,   cudaGraphNodeTypeMemcpy,
+                                                 cudaGraphNodeTypeMemset,   cudaGraphNodeTypeHost,
+                                                 cudaGraphNodeTypeMemAlloc, cudaGraphNodeTypeMemFree};
   *out = types[(int)node->kind];
   return cudaSuccess;
 }

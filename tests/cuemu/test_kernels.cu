@@ -8,7 +8,8 @@ namespace {
 
 /* ---- right ---- */
 
-__global__ void row_sum(float *const y, const float *const x, const int n) { /* rule 3: 32 lanes, then the fold */
+__global__ void row_sum(float *const y, const float *const x,
+                        const int n) { /* rule 3: 32 lanes, then the fold */
   const int lane = (int)threadIdx.x;
   float s = 0;
   for (int i = lane; i < n; i += 32) s += x[(size_t)blockIdx.x * n + i];
@@ -33,7 +34,8 @@ __global__ void warp_exchange(float *const y) { /* shared memory within a warp, 
   const unsigned i = threadIdx.x;
   cell[i] = make_float4((float)i, 0, 0, 0);
   __syncwarp();
-  y[i] = cell[i ^ 1].x + (float)__popc(__ballot_sync(0xffffffffu, i & 1)) + __shfl_xor_sync(0xffffffffu, 1.0f, 8, 16);
+  y[i] = cell[i ^ 1].x + (float)__popc(__ballot_sync(0xffffffffu, i & 1)) +
+         __shfl_xor_sync(0xffffffffu, 1.0f, 8, 16);
 }
 
 /* ---- wrong ---- */
@@ -71,7 +73,8 @@ __global__ void missing_barrier(float *const y) {
   s[threadIdx.x] = (float)threadIdx.x;
   y[threadIdx.x] = s[63 - threadIdx.x];
 }
-__global__ void missing_second_barrier(float *const y) { /* the tile is overwritten while others still read it */
+__global__ void
+missing_second_barrier(float *const y) { /* the tile is overwritten while others still read it */
   CU_DYN_SMEM(float, s);
   for (int k = 0; k < 2; k++) {
     s[threadIdx.x] = (float)threadIdx.x;
@@ -119,7 +122,8 @@ __global__ void copy(float *const y, const float *const x, const int n) {
 __global__ void misaligned(float *const y) {
   if (threadIdx.x == 0) *(float4 *)(y + 1) = make_float4(0, 0, 0, 0);
 }
-__global__ void early_async(float *const y, const float *const x) { /* reads a copy that it has not waited for */
+__global__ void early_async(float *const y,
+                            const float *const x) { /* reads a copy that it has not waited for */
   __shared__ float s[32];
   cuemu::async_copy(&s[threadIdx.x], x + threadIdx.x, 4);
   y[threadIdx.x] = s[threadIdx.x];
@@ -135,31 +139,79 @@ template <int N> __global__ void template_static(float *const y) {
 
 } // namespace
 
-void test_launch(const test_kernel which, float *const y, const float *const x, const int n, const cudaStream_t stream) {
+void test_launch(const test_kernel which, float *const y, const float *const x, const int n,
+                 const cudaStream_t stream) {
   switch (which) {
-  case ROW_SUM: CU_TEST(row_sum, 3, 32, 0, y, x, n); break;
-  case REVERSE: CU_TEST(reverse, 1, 64, 256, y, x); break;
-  case WARP_EXCHANGE: CU_TEST(warp_exchange, 1, 64, 0, y); break;
-  case FILL: CU_TEST(fill, dim3((unsigned)(n + 63) / 64), 64, 0, y, n); break;
-  case COPY: CU_TEST(copy, dim3((unsigned)(n + 63) / 64), 64, 0, y, x, n); break;
-  case DIVERGENT_BARRIER: CU_TEST(divergent_barrier, 1, 64, 0, y); break;
-  case EXIT_BEFORE_BARRIER: CU_TEST(exit_before_barrier, 1, 64, 0, y); break;
-  case HALF_WARP_SHUFFLE: CU_TEST(half_warp_shuffle, 1, 32, 0, y); break;
-  case LANE_OUTSIDE_MASK: CU_TEST(lane_outside_mask, 1, 32, 0, y); break;
-  case MIXED_WAITS: CU_TEST(mixed_waits, 1, 32, 0, y); break;
-  case MISSING_BARRIER: CU_TEST(missing_barrier, 1, 64, 0, y); break;
-  case MISSING_SECOND_BARRIER: CU_TEST(missing_second_barrier, 1, 64, 256, y); break;
-  case MISSING_SYNCWARP: CU_TEST(missing_syncwarp, 1, 32, 0, y); break;
-  case UNINITIALISED_SHARED: CU_TEST(uninitialised_shared, 1, 64, 0, y); break;
-  case UNINITIALISED_DYNAMIC: CU_TEST(uninitialised_dynamic, 1, 64, 256, y); break;
-  case OUTSIDE_STATIC_SHARED: CU_TEST(outside_static_shared, 1, 64, 0, y, 1); break;
-  case OUTSIDE_DYNAMIC_SHARED: CU_TEST(outside_dynamic_shared, 1, 64, 256, y, 1); break;
-  case MISALIGNED: CU_TEST(misaligned, 1, 32, 0, y); break;
-  case EARLY_ASYNC: CU_TEST(early_async, 1, 32, 0, y, x); break;
-  case ORDER_DEPENDENT: CU_TEST(order_dependent, 1, 64, 0, y, x); break;
-  case TEMPLATE_STATIC: CU_TEST(template_static<32>, 1, 32, 0, y); break;
-  case TOO_MUCH_SHARED: CU_TEST(uninitialised_dynamic, 1, 64, 64 << 10, y); break;
-  case TOO_LARGE_A_BLOCK: CU_TEST(fill, 1, 2048, 0, y, 1); break;
-  case N_TEST_KERNELS: break;
+  case ROW_SUM:
+    CU_TEST(row_sum, 3, 32, 0, y, x, n);
+    break;
+  case REVERSE:
+    CU_TEST(reverse, 1, 64, 256, y, x);
+    break;
+  case WARP_EXCHANGE:
+    CU_TEST(warp_exchange, 1, 64, 0, y);
+    break;
+  case FILL:
+    CU_TEST(fill, dim3((unsigned)(n + 63) / 64), 64, 0, y, n);
+    break;
+  case COPY:
+    CU_TEST(copy, dim3((unsigned)(n + 63) / 64), 64, 0, y, x, n);
+    break;
+  case DIVERGENT_BARRIER:
+    CU_TEST(divergent_barrier, 1, 64, 0, y);
+    break;
+  case EXIT_BEFORE_BARRIER:
+    CU_TEST(exit_before_barrier, 1, 64, 0, y);
+    break;
+  case HALF_WARP_SHUFFLE:
+    CU_TEST(half_warp_shuffle, 1, 32, 0, y);
+    break;
+  case LANE_OUTSIDE_MASK:
+    CU_TEST(lane_outside_mask, 1, 32, 0, y);
+    break;
+  case MIXED_WAITS:
+    CU_TEST(mixed_waits, 1, 32, 0, y);
+    break;
+  case MISSING_BARRIER:
+    CU_TEST(missing_barrier, 1, 64, 0, y);
+    break;
+  case MISSING_SECOND_BARRIER:
+    CU_TEST(missing_second_barrier, 1, 64, 256, y);
+    break;
+  case MISSING_SYNCWARP:
+    CU_TEST(missing_syncwarp, 1, 32, 0, y);
+    break;
+  case UNINITIALISED_SHARED:
+    CU_TEST(uninitialised_shared, 1, 64, 0, y);
+    break;
+  case UNINITIALISED_DYNAMIC:
+    CU_TEST(uninitialised_dynamic, 1, 64, 256, y);
+    break;
+  case OUTSIDE_STATIC_SHARED:
+    CU_TEST(outside_static_shared, 1, 64, 0, y, 1);
+    break;
+  case OUTSIDE_DYNAMIC_SHARED:
+    CU_TEST(outside_dynamic_shared, 1, 64, 256, y, 1);
+    break;
+  case MISALIGNED:
+    CU_TEST(misaligned, 1, 32, 0, y);
+    break;
+  case EARLY_ASYNC:
+    CU_TEST(early_async, 1, 32, 0, y, x);
+    break;
+  case ORDER_DEPENDENT:
+    CU_TEST(order_dependent, 1, 64, 0, y, x);
+    break;
+  case TEMPLATE_STATIC:
+    CU_TEST(template_static<32>, 1, 32, 0, y);
+    break;
+  case TOO_MUCH_SHARED:
+    CU_TEST(uninitialised_dynamic, 1, 64, 64 << 10, y);
+    break;
+  case TOO_LARGE_A_BLOCK:
+    CU_TEST(fill, 1, 2048, 0, y, 1);
+    break;
+  case N_TEST_KERNELS:
+    break;
   }
 }

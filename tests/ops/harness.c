@@ -100,7 +100,8 @@ void ht_path(ht_suite *const suite, const op_id id, const unsigned path) {
 }
 
 /* Every choice of one source (or none) for each dst, each source taken once. */
-static void aliases_of_case(const ht_case *const t, uint32_t done[OP_MAX_DST]) {
+static void aliases_of_case(const ht_case *const t, const ht_device *const device,
+                            uint32_t done[OP_MAX_DST]) {
   const op_row *const row = op_table[t->id];
   ht_values v = ht_values_make(t, 99);
   outputs expect = outputs_take(t), got = outputs_take(t);
@@ -124,8 +125,11 @@ static void aliases_of_case(const ht_case *const t, uint32_t done[OP_MAX_DST]) {
       g.alias[j] = i;
     }
     if (!valid) continue;
-    for (unsigned path = 0; path < 3; path++)
+    g.device = device;
+    for (unsigned path = 0; path < (device ? 1 : 3); path++)
       for (int form = 0; form < 4; form++) {
+        if (device && (form & 1)) continue;
+        g.seed = (unsigned)form;
         g.mask = path == 0 ? CPU_REFERENCE : path == 1 ? CPU_AVX2 : CPU_AVX512;
         if (path && !(cpu_paths() & g.mask)) continue;
         g.workers = form & 1 ? 3 : 1;
@@ -147,11 +151,96 @@ void ht_alias(ht_suite *const suite, const op_id id) {
   for (int i = 0; i < MAX_CASES && suite(id, i, &t); i++) {
     bool any = false;
     for (int j = 0; j < OP_MAX_DST; j++) any |= op_table[id]->alias[j] != 0;
-    if (any) aliases_of_case(&t, done);
+    if (any) aliases_of_case(&t, NULL, done);
   }
   for (int j = 0; j < OP_MAX_DST; j++)
     cr_assert(done[j] == op_table[id]->alias[j], "%s: dst %d may lie on sources %x, cases tried %x",
               op_table[id]->name, j, op_table[id]->alias[j], done[j]);
+}
+
+static double size_of(const ht_case *const t) {
+  const double flops = op_flops(t->id, &t->c);
+  double elements = 0;
+  for (int k = 0; k < HT_OPERANDS; k++)
+    if (op_present(ht_operand(&t->c, k))) elements += (double)ht_elements(ht_operand(&t->c, k));
+  return flops > elements ? flops : elements;
+}
+
+void ht_on_device(ht_suite *const suite, const op_id id, const ht_device *const device, const double most) {
+  const int64_t before = ht_comparisons;
+  uint32_t aliases[OP_MAX_DST] = {0};
+  bool any_alias = false;
+  for (int j = 0; j < OP_MAX_DST; j++) any_alias |= op_table[id]->alias[j] != 0;
+  int n_run = 0, n_left_out = 0;
+  ht_case t;
+  for (int i = 0; i < MAX_CASES && suite(id, i, &t); i++) {
+    if (size_of(&t) > most) {
+      n_left_out++;
+      continue;
+    }
+    n_run++;
+    ht_values v = ht_values_make(&t, (uint64_t)i + 1);
+    outputs expect = outputs_take(&t), got = outputs_take(&t);
+    const ht_config plain = ht_plain(CPU_REFERENCE, 1);
+    call(&t, &v, &plain, &expect);
+    for (unsigned seed = 0; seed < 4; seed++) {
+      ht_config g = plain;
+      g.device = device;
+      g.seed = seed;
+      g.strided = seed & 1;
+      call(&t, &v, &g, &got);
+      same_bits(&t, &g, &got, &expect);
+    }
+    outputs_free(&expect);
+    outputs_free(&got);
+    ht_values_free(&v);
+    if (any_alias) aliases_of_case(&t, device, aliases);
+  }
+  if (getenv("HT_MEASURE"))
+    fprintf(stderr, "%-20s %d cases, %d left out\n", op_table[id]->name, n_run, n_left_out);
+  cr_assert(ht_comparisons > before, "%s: nothing was compared", op_table[id]->name);
+  for (int j = 0; j < OP_MAX_DST; j++)
+    cr_assert(aliases[j] == op_table[id]->alias[j], "%s: dst %d may lie on sources %x, cases tried %x",
+              op_table[id]->name, j, op_table[id]->alias[j], aliases[j]);
+}
+
+void ht_near_device(ht_suite *const suite, const op_id id, const ht_device *const device, const double most,
+                    const double bound) {
+  const int64_t before = ht_comparisons;
+  ht_case t;
+  for (int i = 0; i < MAX_CASES && suite(id, i, &t); i++) {
+    if (size_of(&t) > most) continue;
+    ht_values v = ht_values_make(&t, (uint64_t)i + 1);
+    outputs expect = outputs_take(&t), first = outputs_take(&t), got = outputs_take(&t);
+    ht_config g = ht_plain(CPU_REFERENCE, 1);
+    call(&t, &v, &g, &expect);
+    g.device = device;
+    for (g.seed = 0; g.seed < 2; g.seed++) {
+      call(&t, &v, &g, g.seed ? &got : &first);
+      if (g.seed) same_bits(&t, &g, &got, &first);
+    }
+    for (int j = 0; j < OP_MAX_DST; j++) {
+      if (!got.raw[j]) continue;
+      const op_tensor *const d = &t.c.dst[j];
+      const size_t bytes = (size_t)ht_elements(d) * sizeof(double);
+      double *const a = malloc(bytes + 1), *const b = malloc(bytes + 1);
+      ht_raw_to_dense(d, got.raw[j], a);
+      ht_raw_to_dense(d, expect.raw[j], b);
+      const double error = ht_error(a, b, d->ne[0], op_rows(d), true);
+      if (getenv("HT_MEASURE"))
+        fprintf(stderr, "%-16s %-48s dst %d  %.3g of the reference, bound %.3g\n", op_table[id]->name, t.name,
+                j, error, bound);
+      cr_assert(error <= bound, "%s (%s): dst %d errs by %.3g, bound %.3g", t.name, device->name, j, error,
+                bound);
+      free(a);
+      free(b);
+    }
+    outputs_free(&expect);
+    outputs_free(&first);
+    outputs_free(&got);
+    ht_values_free(&v);
+  }
+  cr_assert(ht_comparisons > before, "%s: nothing was compared", op_table[id]->name);
 }
 
 double ht_error(const double *const a, const double *const b, const int64_t n, const int64_t rows,

@@ -15,7 +15,10 @@
  *   ht_alias      every permitted alias (dst j on src i), on every path, against the bits without alias
  *   ht_float64    the reference kernel against the float64 implementation, over `seeds` seeds
  *
- * HT_OP_TESTS(suite, ID, name) writes these tests. Further properties, called from a test of one's own:
+ * HT_OP_TESTS(suite, ID, name) writes these tests. On a device (tests/cuemu/test_ops_cuda.c) every op's cases run through
+ *   ht_on_device  four schedules, contiguous and strided, then every permitted alias: the reference's bits
+ *
+ * Further properties, called from a test of one's own:
  *
  *   ht_gradient   a float64 gradient against central differences of the float64 forward, random non-uniform objective
  *   ht_linear     the kernel is linear in the sources of a mask: exact under doubling, additive within a bound
@@ -86,6 +89,12 @@ void ht_reference(ht_suite *suite, op_id id);
 void ht_path(ht_suite *suite, op_id id, unsigned path);
 void ht_alias(ht_suite *suite, op_id id);
 void ht_float64(ht_suite *suite, op_id id);
+
+/* Cases of more than `most` operations (op_flops, or elements where those are 0) are left out; at least one must remain. */
+struct ht_device;
+void ht_on_device(ht_suite *suite, op_id id, const struct ht_device *device, double most);
+/* The same for a device with bits of its own: equal under two schedules, within `bound` of the reference (row metric). */
+void ht_near_device(ht_suite *suite, op_id id, const struct ht_device *device, double most, double bound);
 
 /* Enters a suite's op into the coverage test's list, before main. */
 void ht_covers(op_id id, ht_suite *suite);

@@ -172,11 +172,13 @@ ht_config ht_plain(const unsigned mask, const int workers) {
 
 const char *ht_config_text(const ht_config *const g) {
   static char text[160];
-  int at = snprintf(text, sizeof text, "%s, %d workers%s%s",
-                    g->mask & CPU_AVX512 ? "avx512"
-                    : g->mask & CPU_AVX2 ? "avx2"
-                                         : "reference",
-                    g->workers, g->reverse ? " backward" : "", g->strided ? ", strided" : "");
+  int at = snprintf(text, sizeof text, "%s, %s %d%s%s",
+                    g->device              ? g->device->name
+                    : g->mask & CPU_AVX512 ? "avx512"
+                    : g->mask & CPU_AVX2   ? "avx2"
+                                           : "reference",
+                    g->device ? "seed" : "workers", g->device ? (int)g->seed : g->workers,
+                    g->reverse ? " backward" : "", g->strided ? ", strided" : "");
   for (int j = 0; j < OP_MAX_DST; j++)
     if (g->alias[j] >= 0)
       at += snprintf(text + at, sizeof text - (size_t)at, ", dst %d on src %d", j, g->alias[j]);
@@ -196,17 +198,24 @@ static void widen(const op_id id, op_case *const c) {
   }
 }
 
+static void *take_for(const ht_config *const g, const size_t bytes) {
+  return g->device ? g->device->take(bytes) : take(bytes);
+}
+
 typedef struct memory {
   unsigned char *base, *data;
   size_t total_bytes;
 } memory;
 
 /* Guard bytes everywhere, then the rows. In strided runs float matrices do not start on a cache line either. */
-static memory place(const op_tensor *const t, const unsigned char *const raw, const bool shift, const int k) {
+static memory place(const op_tensor *const t, const unsigned char *const raw, const ht_config *const g,
+                    const int k) {
+  const bool shift = g->strided;
   const size_t off = shift && t->type == DTYPE_F32 && op_rows(t) > 1 ? 4 * (size_t)(1 + k % 15) : 0;
-  memory m = {.total_bytes = op_span_bytes(t) + 2 * GUARD_BYTES + off};
-  m.base = take(m.total_bytes);
-  m.data = m.base + GUARD_BYTES + off;
+  const size_t before = g->device ? 2 * GUARD_BYTES : GUARD_BYTES;
+  memory m = {.total_bytes = op_span_bytes(t) + before + GUARD_BYTES + off};
+  m.base = take_for(g, m.total_bytes);
+  m.data = m.base + before + off;
   memset(m.base, GUARD, m.total_bytes);
   const size_t row_bytes = dtype_bytes(t->type, t->ne[0]);
   for (int64_t r = 0; r < op_rows(t); r++)
@@ -226,9 +235,49 @@ static bool collect(const op_tensor *const t, const memory *const m, unsigned ch
   return true;
 }
 
+static void run_cpu(const ht_case *const t, const op_case *const c, const ht_config *const g,
+                    void *const src[], void *const dst[]) {
+  const op_row *const row = op_table[t->id];
+  const size_t work_bytes = op_workspace(t->id, c, BACKEND_CPU, g->workers);
+  cr_assert(work_bytes % 64 == 0, "%s: a workspace of %zu bytes", t->name, work_bytes);
+  unsigned char *const work = take(work_bytes + GUARD_BYTES), *const args =
+                                                                  take(row->args_bytes + GUARD_BYTES);
+  memset(work, 0xff, work_bytes);
+  memset(work + work_bytes, GUARD, GUARD_BYTES);
+  memset(args, 0xff, row->args_bytes);
+  memset(args + row->args_bytes, GUARD, GUARD_BYTES);
+  row->bind(args, c, src, dst, work_bytes ? work : NULL, g->workers);
+
+  op_kernel *kernels[OP_COUNT];
+  cpu_kernels(g->mask, kernels);
+  cr_assert(kernels[t->id] != NULL, "%s: no kernel (%s)", t->name, ht_config_text(g));
+  for (int phase = 0; phase < op_phases(t->id, c); phase++)
+    for (int i = 0; i < g->workers; i++)
+      kernels[t->id](args, phase, g->reverse ? g->workers - 1 - i : i, g->workers);
+
+  for (int i = 0; i < GUARD_BYTES; i++)
+    cr_assert(work[work_bytes + (size_t)i] == GUARD && args[row->args_bytes + (size_t)i] == GUARD,
+              "%s (%s): written past the workspace or the operands", t->name, ht_config_text(g));
+  free(work);
+  free(args);
+}
+
+static void run_device(const ht_case *const t, const op_case *const c, const ht_config *const g,
+                       void *const src[], void *const dst[]) {
+  const size_t work_bytes = g->device->workspace(t->id, c);
+  cr_assert(work_bytes % 256 == 0, "%s: a workspace of %zu bytes", t->name, work_bytes);
+  unsigned char *const work = g->device->take(work_bytes + GUARD_BYTES);
+  memset(work, 0xff, work_bytes);
+  memset(work + work_bytes, GUARD, GUARD_BYTES);
+  const char *const wrong = g->device->launch(t->id, c, src, dst, work_bytes ? work : NULL, g->seed);
+  cr_assert(!wrong, "%s (%s): %s", t->name, ht_config_text(g), wrong);
+  for (int i = 0; i < GUARD_BYTES; i++)
+    cr_assert(work[work_bytes + (size_t)i] == GUARD, "%s (%s): written past the workspace", t->name,
+              ht_config_text(g));
+}
+
 void ht_call(const ht_case *const t, const ht_values *const v, const ht_config *const g,
              unsigned char *const out[OP_MAX_DST]) {
-  const op_row *const row = op_table[t->id];
   op_case c = t->c;
   if (g->strided) widen(t->id, &c);
   for (int j = 0; j < OP_MAX_DST; j++)
@@ -241,7 +290,7 @@ void ht_call(const ht_case *const t, const ht_values *const v, const ht_config *
   for (int k = 0; k < HT_OPERANDS; k++) {
     const op_tensor *const o = ht_operand(&c, k);
     if (!op_present(o) || (k >= OP_MAX_SRC && g->alias[k - OP_MAX_SRC] >= 0)) continue;
-    m[k] = place(o, v->raw[k], g->strided, k);
+    m[k] = place(o, v->raw[k], g, k);
     if (k < OP_MAX_SRC)
       src[k] = m[k].data;
     else
@@ -250,26 +299,11 @@ void ht_call(const ht_case *const t, const ht_values *const v, const ht_config *
   for (int j = 0; j < OP_MAX_DST; j++)
     if (g->alias[j] >= 0) dst[j] = src[g->alias[j]];
 
-  const size_t work_bytes = op_workspace(t->id, &c, BACKEND_CPU, g->workers);
-  cr_assert(work_bytes % 64 == 0, "%s: a workspace of %zu bytes", t->name, work_bytes);
-  unsigned char *const work = take(work_bytes + GUARD_BYTES), *const args =
-                                                                  take(row->args_bytes + GUARD_BYTES);
-  memset(work, 0xff, work_bytes);
-  memset(work + work_bytes, GUARD, GUARD_BYTES);
-  memset(args, 0xff, row->args_bytes);
-  memset(args + row->args_bytes, GUARD, GUARD_BYTES);
-  row->bind(args, &c, src, dst, work_bytes ? work : NULL, g->workers);
+  if (g->device)
+    run_device(t, &c, g, src, dst);
+  else
+    run_cpu(t, &c, g, src, dst);
 
-  op_kernel *kernels[OP_COUNT];
-  cpu_kernels(g->mask, kernels);
-  cr_assert(kernels[t->id] != NULL, "%s: no kernel (%s)", t->name, ht_config_text(g));
-  for (int phase = 0; phase < op_phases(t->id, &c); phase++)
-    for (int i = 0; i < g->workers; i++)
-      kernels[t->id](args, phase, g->reverse ? g->workers - 1 - i : i, g->workers);
-
-  for (int i = 0; i < GUARD_BYTES; i++)
-    cr_assert(work[work_bytes + (size_t)i] == GUARD && args[row->args_bytes + (size_t)i] == GUARD,
-              "%s (%s): written past the workspace or the operands", t->name, ht_config_text(g));
   for (int j = 0; j < OP_MAX_DST; j++) {
     const int k = OP_MAX_SRC + j;
     if (g->alias[j] >= 0) {
@@ -289,7 +323,8 @@ void ht_call(const ht_case *const t, const ht_values *const v, const ht_config *
               "%s (%s): source %d was written", t->name, ht_config_text(g), i);
     free(after);
   }
-  for (int k = 0; k < HT_OPERANDS; k++) free(m[k].base);
-  free(work);
-  free(args);
+  if (g->device)
+    g->device->release();
+  else
+    for (int k = 0; k < HT_OPERANDS; k++) free(m[k].base);
 }

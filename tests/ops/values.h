@@ -23,8 +23,22 @@ size_t ht_raw_bytes(const op_tensor *t);
 int64_t ht_elements(const op_tensor *t);
 void ht_raw_to_dense(const op_tensor *t, const unsigned char *raw, double *dense);
 
+/* A device beside the CPU's paths: operands, workspace and launches on it are the hook's. */
+typedef struct ht_device {
+  const char *name;
+  void *(*take)(
+      size_t bytes);     /* 256-byte aligned; the harness may read and write it until launch, and after */
+  void (*release)(void); /* all that was taken */
+  size_t (*workspace)(op_id id, const op_case *c);
+  /* Binds and launches, the operands and the workspace alone accessible; NULL or what went wrong. */
+  const char *(*launch)(op_id id, const op_case *c, void *const src[], void *const dst[], void *work,
+                        unsigned seed);
+} ht_device;
+
 /* How one call is made. */
 typedef struct ht_config {
+  const ht_device *device; /* NULL: the CPU, by mask and workers */
+  unsigned seed;           /* of the device's schedule */
   unsigned mask;
   int workers;
   bool reverse, strided;

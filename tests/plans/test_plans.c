@@ -227,3 +227,27 @@ Test(plans, a_wrong_shape_is_refused) {
   cr_assert(strstr(error.text, "add") && strstr(error.text, "the sum"), "%s", error.text);
   bump_free(&memory);
 }
+
+/* Every place of dropout draws by a number of its own, and its backward by the same. */
+Test(plans, places_of_dropout_are_told_apart) {
+  stint_options o;
+  stint_model *model;
+  small_options(&o);
+  o.dropout = 0.5;
+  stint_plan *const plan = make_plan(&model, "untied", &o, STINT_TRAIN);
+  const graph *const g = &plan->main.g;
+  uint64_t forward = 0, backward = 0;
+  for (int32_t i = 0; i < g->n_nodes; i++) {
+    const graph_node *const n = &g->nodes[i];
+    if (n->op != OP_DROPOUT || n->recomputed) continue;
+    uint64_t *const seen = n->pass == PASS_FORWARD ? &forward : &backward;
+    cr_assert_lt(n->params.dropout.tensor, 64);
+    cr_expect_eq(*seen >> n->params.dropout.tensor & 1, 0, "number %u twice", n->params.dropout.tensor);
+    *seen |= 1ull << n->params.dropout.tensor;
+  }
+  cr_expect_eq(__builtin_popcountll(forward), 14, "%d places", __builtin_popcountll(forward));
+  cr_expect_neq(backward, 0);
+  cr_expect_eq(backward & ~forward, 0, "a backward draws by a number that no forward has");
+  stint_plan_close(plan);
+  stint_model_close(model);
+}

@@ -204,6 +204,19 @@ Test(command_lines, budget) {
   cr_expect_gt(member(seen->out, "peak_bytes"), equal_sign);
 }
 
+Test(command_lines, sizes) {
+  static const struct {
+    const char *text;
+    double bytes;
+  } rows[] = {{"1GiB", 1073741824.0}, {"1.5GiB", 1610612736.0},   {"700MiB", 734003200.0},
+              {"2gb", 2e9},           {"123456789", 123456789.0}, {"512M", 536870912.0}};
+  for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+    const outcome *const seen = person_run("memplan model.gguf --json --budget %s", rows[i].text);
+    cr_expect_eq(seen->code, 0, "%s: %s", rows[i].text, seen->err);
+    cr_expect_eq(member(seen->out, "budget_bytes"), rows[i].bytes, "%s", rows[i].text);
+  }
+}
+
 Test(command_lines, purposes) {
   const char *const purposes[] = {"train", "eval", "sample"};
   for (size_t i = 0; i < 3; i++) {

@@ -129,6 +129,16 @@ Test(runs, same_numbers) {
   cr_expect_not(same_bytes("way0/adapter.gguf", "other/adapter.gguf"), "another seed gives the same adapter");
 }
 
+Test(runs, evaluation_leaves_nothing_behind) {
+  const outcome *seen = person_run(
+      "mkdir mine && TMPDIR=$PWD/mine stint eval model.gguf --data held.txt --ctx 32 && ls -A mine | wc -l");
+  cr_assert_eq(seen->code, 0, "%s", seen->err);
+  const size_t n = strlen(seen->out);
+  cr_expect(n > 2 && strcmp(seen->out + n - 2, "0\n") == 0, "files are left: %s", seen->out);
+  expect_error(person_run("TMPDIR=$PWD/nowhere stint eval model.gguf --data held.txt --ctx 32"), 1,
+               "stint eval", "TMPDIR", NULL);
+}
+
 Test(runs, every_weight) {
   const outcome *const seen =
       person_run("stint train model.gguf --full --data text.txt --valid held.txt --ctx 32 "
