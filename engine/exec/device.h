@@ -22,6 +22,13 @@ typedef struct device_info {
   double peak_flops;    /* float32 operations a second that the hardware can do */
 } device_info;
 
+/* What a launch may touch. */
+typedef struct device_operand {
+  const void *address; /* on the device */
+  size_t bytes;
+  bool written;
+} device_operand;
+
 typedef struct device_module {
   int version; /* DEVICE_MODULE_VERSION */
   /* Creates context, stream and (fast) the cuBLAS handle, loads every kernel. BAD_INPUT: no device or no driver, with the remedy. */
@@ -42,6 +49,9 @@ typedef struct device_module {
   stint_status (*run)(device *d, device_graph *graph, stint_error *error); /* returns when it is done */
   stint_status (*wait)(device *d, stint_error *error); /* for launches outside a capture */
   void (*close)(device *d);                            /* graphs, memory, stream, handle; NULL: nothing */
+  /* Optional (NULL on a real device): told before each launch which ranges are its operands; an emulated device makes
+   * everything else unreachable for it, in a captured launch too. NULL and 0: everything is reachable. */
+  void (*operands)(const device_operand *list, int n);
 } device_module;
 
 /* The symbol that a module exports. */

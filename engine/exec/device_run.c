@@ -1,10 +1,35 @@
 /* Capturing, and the two ways to run. */
 #include "engine/exec/device_run.h"
 
+/* The ranges of a step's operands and its workspace. */
+static int find_operands(const program *const p, const int32_t step, device_operand *const out) {
+  const graph *const g = p->plan->g;
+  const graph_node *const node = &g->nodes[step];
+  int n = 0;
+  for (int i = 0; i < OP_MAX_SRC + OP_MAX_DST; i++) {
+    const bool written = i >= OP_MAX_SRC;
+    const graph_id id = written ? node->dst[i - OP_MAX_SRC] : node->src[i];
+    if (id == GRAPH_NONE) continue;
+    const graph_tensor *const t = graph_at(g, id);
+    out[n++] = (device_operand){p->base.operand[t->home] + t->offset, op_span_bytes(&t->shape), written};
+  }
+  op_case c;
+  graph_case(g, node, &c);
+  const size_t work = op_workspace(node->op, &c, p->plan->backend, p->plan->workers);
+  if (work)
+    out[n++] = (device_operand){p->base.operand[HOME_STEP] + p->plan->workspace_offset[step], work, true};
+  return n;
+}
+
 static stint_status enqueue(device_run *const r, const program *const p, const int32_t step,
                             stint_error *const error) {
   cuda_queue *const queue = r->module->queue(r->d);
+  if (r->module->operands) {
+    device_operand list[OP_MAX_SRC + OP_MAX_DST + 1];
+    r->module->operands(list, find_operands(p, step, list));
+  }
   p->steps[step].launch(p->steps[step].args, queue);
+  if (r->module->operands) r->module->operands(NULL, 0);
   if (!queue->error) return STINT_OK;
   return stint_fail(error, STINT_INTERNAL, "the device refused op %s of %s (error %d)",
                     op_table[p->plan->g->nodes[step].op]->name, p->plan->g->nodes[step].name, queue->error);

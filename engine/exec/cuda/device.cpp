@@ -12,6 +12,7 @@
  * The same source compiles against tests/cuemu (STINT_CUEMU), whose header stands in for the toolkit's two. */
 #ifdef STINT_CUEMU
 #include "tests/cuemu/cuemu_api.h"
+#include "tests/cuemu/cuemu_control.h"
 #else
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
@@ -424,8 +425,22 @@ static stint_status device_wait(device *d, stint_error *error) {
   return settle(d, "running launches", error);
 }
 
+#ifdef STINT_CUEMU
+static void device_operands(const device_operand *list, const int n) {
+  cuemu_operand ranges[OP_MAX_SRC + OP_MAX_DST + 1];
+  for (int i = 0; i < n; i++) ranges[i] = {list[i].address, list[i].bytes, list[i].written};
+  if (n)
+    cuemu_operands(ranges, (size_t)n);
+  else
+    cuemu_operands_any();
+}
+#else
+static void (*const device_operands)(const device_operand *, int) = nullptr;
+#endif
+
 const device_module stint_cuda_module = {
     DEVICE_MODULE_VERSION, device_open,     device_take,  device_upload,
     device_download,       device_launches, device_queue, device_capture_begin,
     device_capture_end,    device_run,      device_wait,  device_close,
+    device_operands,
 };
