@@ -96,6 +96,10 @@ static stint_status train(stint_run *run, const tool_options *options, stint_err
   const stint_status status = stint_run_train(run, on_step, &seen, error);
   progress_end(&seen.line);
   if (status != STINT_OK) return status;
+  stint_run_describe(run, &info);
+  if (info.n_without_gradient > 0)
+    say("warning: %lld trained tensors got no gradient in step 2, the first of them %s\n",
+        (long long)info.n_without_gradient, info.first_without_gradient);
   if (stop_asked)
     say("stopped after step %lld of %lld, as asked\n", (long long)seen.last.step, (long long)info.steps);
   if (options->valid.n > 0) {

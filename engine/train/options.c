@@ -32,7 +32,9 @@ stint_status options_complete(const stint_model *const model, const stint_purpos
                               stint_options *const o, stint_error *const error) {
   const int64_t trained = model->ctx_trained;
   if (o->ctx == 0) o->ctx = trained < 256 ? trained : 256;
-  if (o->threads == 0) o->threads = machine_processors();
+  REFUSE(o->device == STINT_CUDA && (o->threads != 0 || o->cpu_mask != ~0u),
+         "--threads and --cpu-mask are of --device cpu");
+  if (o->threads == 0) o->threads = o->device == STINT_CUDA ? 1 : machine_processors();
   REFUSE(o->ctx < 1 || o->ctx > 1 << 23, "--ctx %lld is not in 1 .. 8388608", (long long)o->ctx);
   REFUSE(o->batch < 1 || o->batch > 1 << 16, "--batch %lld is not in 1 .. 65536", (long long)o->batch);
   REFUSE(o->accum < 1 || o->accum > 1 << 20, "--accum %lld is not in 1 .. 1048576", (long long)o->accum);

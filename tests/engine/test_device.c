@@ -33,7 +33,7 @@ static void fill_batch(const session *const s, const golden_set *const golden) {
 
 static void options_for(stint_options *const o, const char *const adapter, const stint_device where) {
   stint_options_default(o);
-  o->ctx = 24, o->batch = 2, o->threads = 1, o->lr = 1e-2;
+  o->ctx = 24, o->batch = 2, o->lr = 1e-2;
   o->adapter = adapter, o->full = adapter == NULL;
   o->device = where, o->device_memory_bytes = where == STINT_CUDA ? 64 << 20 : 0;
 }

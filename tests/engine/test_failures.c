@@ -134,3 +134,29 @@ Test(failures, targets_that_match_nothing) {
   }
   stint_model_close(model);
 }
+
+/* A rate that is zero as a float leaves every B at zero, so no A has a gradient: each is counted, and the first named. */
+Test(failures, tensors_without_a_gradient_are_told_about) {
+  stint_options o;
+  stint_error error = {0};
+  for (int silent = 0; silent < 2; silent++) {
+    stint_model *model;
+    stint_plan *plan;
+    stint_run *run;
+    stint_run_info info;
+    fixture_options(&o);
+    if (silent) o.lr = 1e-60;
+    snprintf(f.run, sizeof f.run, "%s/silent%d", f.folder, silent);
+    cr_assert_eq(stint_model_open(f.model, &model, &error), STINT_OK, "%s", error.text);
+    cr_assert_eq(stint_plan_make(model, &o, STINT_TRAIN, &plan, &error), STINT_OK, "%s", error.text);
+    const stint_files files = {.data = (const char *[]){f.text}, .n_data = 1, .directory = f.run};
+    cr_assert_eq(stint_run_open(plan, &files, &run, &error), STINT_OK, "%s", error.text);
+    cr_assert_eq(stint_run_train(run, NULL, NULL, &error), STINT_OK, "%s", error.text);
+    stint_run_describe(run, &info);
+    cr_expect_eq(info.n_without_gradient, silent ? 28 : 0, "%d tensors", (int)info.n_without_gradient);
+    if (silent) cr_expect(info.first_without_gradient && strstr(info.first_without_gradient, "lora_a"));
+    stint_run_close(run);
+    stint_plan_close(plan);
+    stint_model_close(model);
+  }
+}

@@ -43,6 +43,8 @@ Test(command_lines, wrong_options) {
       {"memplan", "memplan", "which model"},
       {"memplan model.gguf --bath 3", "memplan", "unknown option --bath; did you mean --batch?"},
       {"memplan model.gguf --thraeds=3", "memplan", "did you mean --threads?"},
+      {"memplan model.gguf --device cuda --device-memory 8GiB --threads 2", "memplan", "are of --device cpu"},
+      {"memplan model.gguf --device-memory 8GiB", "memplan", "are of --device cuda"},
       {"memplan model.gguf --zzz", "memplan", "`memplan --help`"},
       {"memplan model.gguf --lr 1", "memplan", "--lr is an option of `stint train`"},
       {"memplan model.gguf --ctx", "memplan", "--ctx needs a value"},
